@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import struct
 import subprocess
@@ -23,6 +24,7 @@ from tflm.c.binding import bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
+from tflm.c.kernels.recurrence import lstm_overlap
 from tflm.c.kernels.requantization import (
     CLAMPS,
     CONSTANTS,
@@ -34,6 +36,7 @@ from tflm.c.kernels.requantization import (
     requantizer,
 )
 from tflm.c.row_binding import bind_small
+from tflm.c.state_and_scratch import work_arrays
 from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled.program import Operator, bind_program
 from tflm.errors import TflmError
@@ -41,8 +44,10 @@ from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantiz
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
+from tflm.kernels.reference.unidirectional_sequence_lstm import LstmTensors
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
+from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 from tflm.testing.drawing import OperatorCase
 from tflm.testing.operators import OPERATORS
 
@@ -453,3 +458,40 @@ def memory_of(array: Array) -> Array:
     first, end = np.lib.array_utils.byte_bounds(array)
     size = array.itemsize
     return np.lib.stride_tricks.as_strided(array, ((end - first) // size,), (size,)) if array.size else array
+
+
+@pytest.mark.runs(0.01)
+def test_lstms_hold_the_products_of_one_step() -> None:
+    for model, _ in drawn(SELDOM, 100):
+        try:
+            bound = bind_model(Model(model), bind_small)
+        except TflmError:
+            continue
+        (operator,) = (one for one in bound.operators[0] if one.node.operator == SELDOM)
+        tensors, steps = LstmTensors.of(operator.node), list(operator.steps())
+        gates = 4 * tensors.hidden.size * tensors.cell.itemsize
+        copied_bytes = 0 if tensors.x[0].flags.c_contiguous else tensors.x[0].nbytes
+        assert sum(array.nbytes for array in work_arrays(steps)) == 2 * gates + copied_bytes
+        count(len(tensors.x) > 1)
+
+
+@pytest.mark.parametrize("is_time_major", [False, True])
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize(("size", "units"), [(1, 1), (4, 3), (2, 5), (3, 3)])
+def test_outputs_of_lstms_lie_over_inputs_that_were_read(
+    is_time_major: bool, batches: int, steps: int, size: int, units: int
+) -> None:
+    """At each distance that is allowed, none of what a later step reads."""
+    order = (steps, batches) if is_time_major else (batches, steps)
+    x, y = (TensorFacts(TensorType.INT8, (*order, depth)) for depth in (size, units))
+    options = UnidirectionalSequenceLSTMOptions(time_major=is_time_major)
+    allowed = lstm_overlap(OperatorFacts([x], [y], options), None, 0)
+    reads, writes = (
+        np.arange(math.prod(order) * depth).reshape(*order, depth).swapaxes(0, 0 if is_time_major else 1)
+        for depth in (size, units)
+    )
+    assert 0 in allowed or units > size or not (is_time_major or 1 in order)
+    for distance in range(-x.bytes, y.bytes + 1):
+        is_safe = all(not np.isin(reads[i + 1 :] + distance, writes[: i + 1]).any() for i in range(steps))
+        assert (distance in allowed) <= is_safe

@@ -9,7 +9,7 @@ from tflm.c.binding import BoundModel, BoundOperator
 from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays
 from tflm.compiler.language import Step
-from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, softmax, unary
+from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, recurrent, softmax, unary
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
@@ -86,7 +86,8 @@ class BoundKernels:
 
 def small_kernel(operator: BoundOperator) -> SmallKernel | None:
     """The small kernel that an operator is bound to."""
-    is_small = any(step.kernel.function.__module__.startswith(SMALL) for step in operator.steps())
+    functions = {step.kernel.function for step in operator.steps()}
+    is_small = any(function.__module__.startswith(SMALL) or function in LSTM_STEPS for function in functions)
     return KERNELS[operator.node.operator] if is_small else None
 
 
@@ -95,6 +96,9 @@ def _row_bytes(operator: BoundOperator) -> int:
     rows = (step_arrays(step).get("row") for step in operator.steps() if step.kernel.function in ENCODED)
     return max((row.nbytes for row in rows if row is not None), default=0)
 
+
+LSTM_STEPS = recurrent.lstm_step_float32.function, recurrent.lstm_step_integers.function
+"""Kernels that LSTMs run step by step, as the small kernel does."""
 
 ENCODED = encoded.convolve_encoded.function, encoded.multiply_encoded.function
 

@@ -155,6 +155,16 @@ class Step:
         """The same step, which keeps more arrays alive."""
         return replace(self, owners=self.owners + arrays)
 
+    def with_array(self, array: npt.NDArray[Any], other: npt.NDArray[Any]) -> Step:
+        """The same step with another contiguous array of the same type and size in place of one that it has."""
+        arguments, owners = list(self.arguments), list(self.owners)
+        places = [place for place, name in enumerate(self.kernel.parameters) if name in self.addresses]
+        for i, place in enumerate(places):
+            if owners[i].ctypes.data == array.ctypes.data:
+                owners[i] = other.reshape(owners[i].shape)
+                arguments[place] = other.ctypes.data
+        return replace(self, arguments=tuple(arguments), owners=tuple(owners))
+
 
 class Kernel:
     """A function that is compiled by itself, with an entry that takes the address of its arguments.

@@ -34,7 +34,7 @@ KERNELS: Mapping[str, SmallKernel] = {
     "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
     "SignalRfft": SmallKernel(signal.bind_rfft, no_scratch, no_overlap, False),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": SmallKernel(recurrence.bind_lstm, no_scratch, no_overlap, False),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": SmallKernel(recurrence.bind_lstm, no_scratch, recurrence.lstm_overlap, False),
 }
 """By operator."""
 

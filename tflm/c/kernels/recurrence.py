@@ -23,10 +23,11 @@ from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.trailing_output import Windows
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.overlap import OperatorFacts
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, in_order
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
 from tflm.kernels.reference.unidirectional_sequence_lstm import INT16_MAX, INT16_MIN, OpDataLSTM
+from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 
 NARROW_INTEGERS = True
 
@@ -273,6 +274,18 @@ def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> S
         return None
     with without_tiles():
         return recurrent.bind_lstm(context, node, matrix, bind_step)
+
+
+def lstm_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
+    """Each step reads its input, then writes its output; both are adjacent with one batch or where time is major."""
+    x, y, options = facts.inputs[0], facts.outputs[0], facts.options
+    if input or x is None:
+        return NOWHERE
+    is_time_major = isinstance(options, UnidirectionalSequenceLSTMOptions) and options.time_major
+    steps, batches = x.dims[:2] if is_time_major else x.dims[1::-1]
+    if not is_time_major and batches > 1 < steps:
+        return NOWHERE
+    return in_order(steps, batches * x.dims[2] * x.itemsize, y.bytes // steps)
 
 
 def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:

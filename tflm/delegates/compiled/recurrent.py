@@ -214,25 +214,32 @@ def bind_lstm(
     t, op = LstmTensors.of(node), node.op_data
     if uses_tiles() and not t.constant:
         return None
-    rows, hidden, cell = work_array(t.x.shape, t.x.dtype), t.hidden, t.cell
+    # Tiles multiply all steps at once; without them, the products of one step at a time are held.
+    held = len(t.x) if uses_tiles() else 1
+    is_copied = held > 1 or not t.x[0].flags.c_contiguous
+    rows = work_array((held, *t.x.shape[1:]), t.x.dtype) if is_copied else t.x[:1]
     gates_type = np.float32 if t.x.dtype == np.float32 else np.int16
-    gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in (t.y.shape[:2], t.y.shape[1:2]))
+    sizes = (held, t.y.shape[1]), t.y.shape[1:2]
+    gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in sizes)
     inputs = rows.reshape(-1, rows.shape[2])
     if t.constant:
         products = _gate_products(find or quantized_matrix, t, op, inputs, gates, from_hidden)
     else:
         products = _products_by_gate(t, op, inputs, gates, from_hidden)
-    copy_rows = copy_steps([(rows, t.x)])
-    if products is None or copy_rows is None:
+    if products is None:
         return None
-    arrays = {"from_hidden": from_hidden, "hidden": hidden, "cell": cell}
+    arrays = {"from_hidden": from_hidden, "hidden": t.hidden, "cell": t.cell}
     of_input, of_hidden = products
-    steps = [*copy_rows, *of_input]
-    for gate, y in zip(gates, t.y):
-        copy_hidden = copy_steps([(y, hidden)])
-        if copy_hidden is None:
+    steps: list[Step] = []
+    for i, y in enumerate(t.y):
+        copy_rows = copy_steps([(rows, t.x[i : i + held])] if is_copied and i % held == 0 else [])
+        copy_hidden = copy_steps([(y, t.hidden)])
+        if copy_rows is None or copy_hidden is None:
             return None
-        arrays["from_input"] = gate
+        if i % held == 0:
+            steps += copy_rows
+            steps += of_input if is_copied else [step.with_array(rows, t.x[i]) for step in of_input]
+        arrays["from_input"] = gates[i % held]
         step = None if bind_step is None else bind_step(op, arrays)
         steps += [*of_hidden, step or _bind_step(t, op, arrays), *copy_hidden]
     return steps
