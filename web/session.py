@@ -240,7 +240,7 @@ class Session:
     def export(self, typed: bool, **machine: str | None) -> Answer:
         """Create the files of `tflm export` in a zip archive."""
         named = [word for option, value in machine.items() if value for word in (f"--{option}", value)]
-        options = [*named, "--project", "none", *(["--typed"] if typed else [])]
+        options = ["--project", "none", *(["--typed"] if typed else []), *named]
         origin = shlex.join(["tflm", "export", self._path.name, "firmware", *options])
         packed = _packed("firmware", sources(self.model, self._path.stem, _machine(machine), origin, typed))
         about = f"<p><code>{escape(origin)}</code></p>"
