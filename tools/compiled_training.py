@@ -42,7 +42,7 @@ Values = Callable[[np.random.Generator, tuple[int, ...]], Any]
 """Draws weights of a shape."""
 
 ENCODED: dict[str, Values] = {
-    "pruned": lambda rng, shape: rng.integers(-127, 128, shape) * (rng.random(shape) < 0.2),
+    "pruned": lambda rng, shape: rng.integers(-127, 128, shape) * (rng.random(shape) < 0.4),
     "look_up": lambda rng, shape: rng.choice([-90, -60, -31, -3, 17, 46, 80, 111], shape),
     "huffman": lambda rng, shape: np.clip(np.rint(rng.normal(0, 12, shape)), -127, 127),
 }
@@ -57,9 +57,9 @@ def training_models() -> Iterator[tuple[str, tflm.Model]]:
     for operator, kind, make, count in TRAINING:
         yield from _models(f"{operator.lower()}_{kind.name.lower()}", operator, kind, make, count)
     for encoding, values in ENCODED.items():
-        for operator, make in (("CONV_2D", _convolution), ("FULLY_CONNECTED", _fully_connected)):
+        for operator, make, count in (("CONV_2D", _convolution, FEW), ("FULLY_CONNECTED", _fully_connected, MANY)):
             name = f"{operator.lower()}_{encoding}"
-            for each, model in _models(name, operator, TensorType.INT8, make, FEW, values):
+            for each, model in _models(name, operator, TensorType.INT8, make, count, values):
                 yield each, tflm.compress(model).model
 
 

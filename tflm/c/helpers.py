@@ -94,6 +94,17 @@ _LONG_MULTIPLY = """\
 #endif
 """
 
+_HIGH_MULTIPLY = """\
+/* Whether one instruction makes the upper half of a product of 32 bits by 32. */
+#ifndef HIGH_MULTIPLY
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define HIGH_MULTIPLY 0
+#else
+#define HIGH_MULTIPLY 1
+#endif
+#endif
+"""
+
 _DSP_ASSEMBLY = """\
 /* Whether functions may be written in the assembly of a Cortex-M with DSP instructions. */
 #ifndef DSP_ASSEMBLY
@@ -147,6 +158,7 @@ _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
 CONSTANTS = {
     "LONG_MULTIPLY": _LONG_MULTIPLY,
+    "HIGH_MULTIPLY": _HIGH_MULTIPLY,
     "DSP_ASSEMBLY": _DSP_ASSEMBLY,
     "HELIUM_ASSEMBLY": _HELIUM_ASSEMBLY,
     "THUMB_ASSEMBLY": _THUMB_ASSEMBLY,

@@ -7,6 +7,9 @@ from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int
 LONG_MULTIPLY = BuildConstant(1)
 """Whether one instruction multiplies 32 bits by 32 and adds to 64."""
 
+HIGH_MULTIPLY = BuildConstant(1)
+"""Whether one instruction makes the upper half of a product of 32 bits by 32."""
+
 DSP_ASSEMBLY = BuildConstant(0)
 """Whether functions under `assembled` are in assembly for DSP instructions."""
 

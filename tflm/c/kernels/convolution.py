@@ -123,7 +123,7 @@ def pairs_below(packed: npt.NDArray[np.int8], limit: int) -> bool:
     Args:
         packed: as `packed_weights` returns them.
     """
-    pairs = abs(packed.astype(np.int32)).reshape(*packed.shape[:2], -1, DEPTH, CHANNELS).sum(axis=3)
+    pairs = abs(packed.astype(np.int32)).reshape(*packed.shape[:2], -1, DEPTH, CHANNELS).sum(axis=3, dtype=np.int32)
     return bool(pairs.max(initial=0) * 128 < limit)
 
 

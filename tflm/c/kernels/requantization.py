@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.steps import FRACTION, Channel, Constants
-from tflm.compiler.intrinsics import LONG_MULTIPLY
+from tflm.compiler.intrinsics import HIGH_MULTIPLY
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
@@ -86,7 +86,7 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
 @inlined
 def stepped(total: int, significand: int, addend: int) -> Any:
     """The high half of a product, and an addend."""
-    if LONG_MULTIPLY:
+    if HIGH_MULTIPLY:
         return as_int32((as_int64(total) * significand) >> 32) + addend
     upper, lower = total >> 16, total & 0xFFFF
     of_upper, of_lower = significand >> 16, significand & 0xFFFF
