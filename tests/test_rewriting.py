@@ -665,6 +665,29 @@ def test_work_that_stages_add_is_counted_together() -> None:
         assert all(other.cost[1] < macs for other in less)
 
 
+@pytest.mark.parametrize("types", [(I8, TensorType.INT16), (TensorType.INT16, I8)])
+def test_operators_of_other_types_are_measured_apart(types: tuple[TensorType, ...]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    for i, type in enumerate(types):
+        x, y = (
+            main.input(f"x{i}", (1, 8, 8, 3), type, quantized(0.5)),
+            main.tensor(f"y{i}", (1, 8, 8, 3), type, quantized(0.5)),
+        )
+        main.operator(BuiltinOperator.RELU, [x], [y])
+        main.output(y)
+    model = tflm.Model(builder.build())
+    resolver = tflm.AllOpsResolver()
+    measured: list[TensorType] = []
+
+    def measure(changed: tflm.Model) -> Any:
+        measured.extend((changed.subgraphs[0].tensors or [])[t].type for t in changed.subgraphs[0].inputs or ())
+        return tflm.measure_arena(changed, resolver)
+
+    measured_costs(model, band_rules(Graph(model)), tflm.measure_arena(model, resolver), measure)
+    assert set(measured) == set(types)
+
+
 def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
