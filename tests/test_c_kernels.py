@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
+from c_library import in_c
 from differential import run as run_model
 from hypothesis import Phase, given, settings
 from outcomes import count
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
-from tflm.c.binding import bind_model
+from tflm.c.binding import BoundModel, bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
@@ -38,7 +39,6 @@ from tflm.c.kernels.requantization import (
 from tflm.c.row_binding import bind_small
 from tflm.c.state_and_scratch import work_arrays
 from tflm.compiler.language import Kernel, Step
-from tflm.delegates.compiled.program import Operator, bind_program
 from tflm.errors import TflmError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
@@ -93,11 +93,6 @@ class Case(NamedTuple):
         type = TYPES[self.x.dtype]
         inputs = [TensorFacts(type, self.x.shape), TensorFacts(TensorType.INT8, dims)]
         return OperatorFacts(inputs, [TensorFacts(type, self.y.shape)], None)
-
-
-def run(steps: list[Step]) -> None:
-    """Run steps as machine code, or in Python if no compiler is installed."""
-    bind_program([Operator(steps, pytest.fail)])()
 
 
 def quantization(rng: np.random.Generator, dtype: np.dtype[Any], channels: int) -> tuple[Any, OutputStage]:
@@ -205,7 +200,7 @@ def window_sums(
     return sums
 
 
-@pytest.fixture(params=[False, True], ids=["CONV_2D", "DEPTHWISE_CONV_2D"])
+@pytest.fixture(params=[False, True], ids=["CONV_2D", "DEPTHWISE_CONV_2D"], scope="module")
 def cases(request: pytest.FixtureRequest) -> list[Case]:
     rng = np.random.default_rng([30, request.param])
     cases = [random_case(rng, by_channel=request.param) for _ in range(CASES)]
@@ -213,40 +208,32 @@ def cases(request: pytest.FixtureRequest) -> list[Case]:
     return cases if request.param else [*cases, *extreme_cases(rng)]
 
 
-def test_windows_have_the_sums_of_their_products(cases: list[Case]) -> None:
-    bound = 0
-    for case in cases:
-        steps = case.bind(case.x, case.y)
-        if steps is not None:
-            run(steps)
-            np.testing.assert_array_equal(case.y, case.expected, str((case.rows, case.columns, steps)))
-            bound += 1
-    assert bound > 0.8 * len(cases)
+def distances_of(case: Case) -> Iterator[int]:
+    """The smallest distances at which its output may begin over its input, and the largest if there is one."""
+    kernel = KERNELS["DEPTHWISE_CONV_2D" if case.by_channel else "CONV_2D"]
+    allowed = kernel.overlap(case.facts(), (case.rows, case.columns), 0)
+    near = [*allowed[:2], allowed[-1]] if len(allowed[:3]) == 3 else list(allowed)
+    distances = {d for d in near if -case.x.nbytes < d < case.y.nbytes}
+    distances |= {0} if 0 in allowed and allowed.stop == FAR and allowed.start == -FAR else set()
+    return (distance for distance in distances if distance % case.x.itemsize == 0)
 
 
 def test_outputs_can_overlap_inputs_as_declared(cases: list[Case]) -> None:
-    """At the smallest distance that is allowed, and at the next ones; at the largest where there is one."""
-    tried = 0
+    bound = []
     for case in cases:
-        kernel = KERNELS["DEPTHWISE_CONV_2D" if case.by_channel else "CONV_2D"]
-        allowed = kernel.overlap(case.facts(), (case.rows, case.columns), 0)
-        near = [*allowed[:2], allowed[-1]] if len(allowed[:3]) == 3 else list(allowed)
-        distances = {d for d in near if -case.x.nbytes < d < case.y.nbytes}
-        distances |= {0} if 0 in allowed and allowed.stop == FAR and allowed.start == -FAR else set()
-        for distance in distances:
-            if distance % case.x.itemsize:
-                continue
+        for distance in distances_of(case):
             memory = np.zeros(max(case.y.nbytes, distance + case.x.nbytes) + max(-distance, 0), np.uint8)
             x_start, y_start = max(distance, 0), max(-distance, 0)
             x = memory[x_start : x_start + case.x.nbytes].view(case.x.dtype).reshape(case.x.shape)
             y = memory[y_start : y_start + case.y.nbytes].view(case.y.dtype).reshape(case.y.shape)
             x[...] = case.x
-            steps = case.bind(x, y)
-            if steps is not None:
-                run(steps)
-                np.testing.assert_array_equal(y, case.expected, f"{distance} {case.rows} {case.columns}")
-                tried += 1
-    assert tried > 5
+            bound += [(case, distance, y, steps) for steps in [case.bind(x, y)] if steps is not None]
+    run = in_c(step for *_, steps in bound for step in steps)
+    for case, distance, y, steps in bound:
+        for step in steps:
+            run(step)
+        np.testing.assert_array_equal(y, case.expected, f"{distance} {case.rows} {case.columns}")
+    assert len(bound) > 5
 
 
 def dense_case(rng: np.random.Generator) -> tuple[Callable[[], list[Step] | None], Array, Array]:
@@ -269,11 +256,12 @@ def dense_case(rng: np.random.Generator) -> tuple[Callable[[], list[Step] | None
 
 def test_vectors_have_the_sums_of_their_products() -> None:
     rng = np.random.default_rng(31)
-    for _ in range(CASES):
-        bind, y, expected = dense_case(rng)
-        steps = bind()
+    cases = [(bind(), y, expected) for bind, y, expected in (dense_case(rng) for _ in range(CASES))]
+    run = in_c(step for steps, *_ in cases for step in steps or ())
+    for steps, y, expected in cases:
         assert steps is not None
-        run(steps)
+        for step in steps:
+            run(step)
         np.testing.assert_array_equal(y, expected)
 
 
@@ -340,22 +328,30 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
     return ["qemu-system-arm", "-M", machine, "-nographic", "-semihosting-config", host, "-kernel", "kernels"]
 
 
-@pytest.mark.filterwarnings("ignore:kernels can't be compiled")
+@pytest.fixture(scope="module")
+def calls(cases: list[Case]) -> tuple[list[tuple[Case, Step]], str, bytes]:
+    """Each layer with its step, a program of their kernels, and what it reads."""
+    found = [(case, step) for case in cases for step in case.bind(case.x, case.y) or ()]
+    assert len(found) > 0.8 * len(cases)
+    kernels = list(dict.fromkeys(step.kernel for _, step in found))
+    encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in found]
+    return found, program(kernels), struct.pack("<q", len(found)) + b"".join(encodings)
+
+
 @pytest.mark.parametrize(
     "processor", ["", "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", "cortex-m4", "cortex-m3", "cortex-m0plus", "cortex-m55"]
 )
-def test_c_gives_the_same(cases: list[Case], tmp_path: Path, processor: str) -> None:
+def test_windows_have_the_sums_of_their_products(
+    calls: tuple[list[tuple[Case, Step]], str, bytes], tmp_path: Path, processor: str
+) -> None:
     """Without undefined behaviour, and without a byte outside of the arrays; with and without assembly."""
-    bound = [(case, steps) for case in cases for steps in [case.bind(case.x, case.y)] if steps]
-    kernels = list(dict.fromkeys(step.kernel for _, steps in bound for step in steps))
-    command = command_on(processor, program(kernels), tmp_path)
-    calls = [(case, step) for case, (step,) in bound]
-    encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in calls]
-    (tmp_path / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(encodings))
+    steps, source, encodings = calls
+    command = command_on(processor, source, tmp_path)
+    (tmp_path / "calls").write_bytes(encodings)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     results = memoryview((tmp_path / "results").read_bytes())
-    for case, step in calls:
+    for case, step in steps:
         results = results[8:]
         for name, array in zip([name for name in step.kernel.parameters if name in step.addresses], step.owners):
             found, results = np.frombuffer(results[: array.nbytes], array.dtype), results[array.nbytes :]
@@ -397,51 +393,57 @@ def drawn(operator: str, count: int) -> list[OperatorCase]:
     return found
 
 
-@pytest.mark.runs(0.02)
-@pytest.mark.parametrize("operator", [name for name in KERNELS if name != SELDOM])
-def test_operators_give_what_numpy_gives(operator: str) -> None:
-    """With any quantization, where the kernels take it."""
-    for model, invocations in drawn(operator, 40):
-        check_operator(model, invocations)
+class BoundCase(NamedTuple):
+    """A model of one operator, bound to kernels for small processors; inputs, and the results of numpy."""
+
+    bound: BoundModel
+    steps: list[Step]
+    invocations: Sequence[list[Array]]
+    expected: Sequence[list[Array]]
 
 
-@pytest.mark.runs(0.01)
-def test_lstms_give_what_numpy_gives() -> None:
-    for model, invocations in drawn(SELDOM, 200):
-        check_operator(model, invocations)
+def bound_cases(operator: str, cases: int) -> list[BoundCase]:
+    """Random models that these kernels take; counts which of all do."""
+    package, found = SmallKernel.__module__.rpartition(".")[0], []
+    for model, invocations in drawn(operator, cases):
+        try:
+            expected = run_model(model, invocations, delegates=())
+            bound = bind_model(Model(model), bind_small)
+        except TflmError:
+            continue
+        steps = [step for bound_operator in bound.operators[0] for step in bound_operator.steps()]
+        if count(any(step.kernel.function.__module__.startswith(package) for step in steps)):
+            found.append(BoundCase(bound, steps, invocations, expected))
+    return found
 
 
+@pytest.mark.parametrize(("operators", "cases"), [(OPERATORS_IN_C, 40), ([SELDOM], 200)], ids=["all", "LSTM"])
 @pytest.mark.filterwarnings("ignore:kernels can't be compiled")
-@pytest.mark.runs(0.02)
-def test_operators_in_c_give_the_same(tmp_path: Path) -> None:
-    """In shapes from one element on, without undefined behaviour, and without a byte outside of the arrays."""
-    cases = [case for name in OPERATORS_IN_C for case in drawn(name, 20)]
-    calls = [call for case in cases for call in check_operator(*case)]
+@pytest.mark.runs(0.01)
+def test_operators_give_what_numpy_gives(operators: list[str], cases: int, tmp_path: Path) -> None:
+    """With any quantization, where the kernels take it, and in shapes from one element on.
+
+    Some run again without undefined behaviour, and without a byte outside of the arrays.
+    """
+    bound = {name: bound_cases(name, cases) for name in operators}
+    assert all(bound.values()), "an operator has no case that its kernels take"
+    run = in_c(step for cases in bound.values() for case in cases for step in case.steps)
+    calls = [call for cases in bound.values() for case in cases[:20] for call in check_case(case, run)]
     kernels = list(dict.fromkeys(call.kernel for call in calls))
     given = [(kernels.index(call.kernel), call.before) for call in calls]
     for call, (_, found) in zip(calls, results_of_c(kernels, given, tmp_path), strict=True):
         check_results(call.kernel, found, call.after)
 
 
-def check_operator(model: bytes, invocations: Sequence[list[Array]]) -> list[StepCall]:
-    """Compare the small kernels of an operator with numpy, if they take it; returns the calls of its kernels."""
-    try:
-        expected = run_model(model, invocations, delegates=())
-        bound = bind_model(Model(model), bind_small)
-    except TflmError:
-        return []
-    package = SmallKernel.__module__.rpartition(".")[0]
-    steps = [step for bound_operator in bound.operators[0] for step in bound_operator.steps()]
-    if not count(any(step.kernel.function.__module__.startswith(package) for step in steps)):
-        return []
-    programs = [bind_program([Operator([step], pytest.fail)]) for step in steps]
-    tensors, subgraph, calls = bound.tensors(), bound.model.subgraphs[0], []
-    for values, results in zip(invocations, expected):
+def check_case(case: BoundCase, run: Callable[[Step], None]) -> list[StepCall]:
+    """Compare kernels with numpy; returns their calls."""
+    tensors, subgraph, calls = case.bound.tensors(), case.bound.model.subgraphs[0], []
+    for values, results in zip(case.invocations, case.expected):
         for index, value in zip(subgraph.inputs or (), values):
             tensors[index].elements[...] = np.asarray(value, None).reshape(tensors[index].elements.shape)
-        for step, run_step in zip(steps, programs):
+        for step in case.steps:
             before = copied(arguments_of(step))
-            run_step()
+            run(step)
             calls.append(StepCall(step.kernel, before, copied(arguments_of(step))))
         for index, result in zip(subgraph.outputs or (), results):
             np.testing.assert_array_equal(tensors[index].elements, result)
