@@ -163,7 +163,7 @@ release-check:
 	build/releasing/bin/python tools/release.py check $(if $(value TAG),--tag "$$TAG") $(if $(STRICT),--strict)
 
 processors: $(TESTING)
-	for path in avx512vbmi avx512vnni avx512 avx2 sse2 plain; do \
+	for path in avx512vnni avx512 avx2 sse2 plain; do \
 		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py $(ON_EVERY_PROCESSOR) || exit 1; \
 	done
 

@@ -20,7 +20,6 @@ PLAIN = "plain"
 """The path with all that the processor has, but without matrix tiles, whose LLVM IR is written for its vectors."""
 
 X86_PATHS = {
-    "avx512vbmi": "icelake-client",
     "avx512vnni": "cascadelake",
     "avx512": "skylake-avx512",
     "avx2": "haswell",
@@ -38,7 +37,6 @@ class Processor(NamedTuple):
         vector_bytes: of the widest vectors that kernels use.
         has_dot_product: whether it sums four products of bytes in one step: unsigned times signed with VNNI of x86,
             both signed with SDOT of arm64.
-        has_byte_permutation: whether it selects 64 bytes out of 128 in one step, as VBMI of x86 does.
         is_x86, is_arm64: whether instructions of this architecture are there by name.
     """
 
@@ -46,7 +44,6 @@ class Processor(NamedTuple):
     features: str
     vector_bytes: int
     has_dot_product: bool
-    has_byte_permutation: bool
     is_x86: bool
     is_arm64: bool
 
@@ -107,7 +104,6 @@ def _is_arm64() -> bool:
 def _x86_sets(features: Collection[str]) -> list[str]:
     """The larger ones of `X86_PATHS` that this processor has."""
     needed = {
-        "avx512vbmi": ("avx512vbmi", "avx512vnni", "avx512bw", "avx512vl"),
         "avx512vnni": ("avx512vnni", "avx512bw", "avx512vl"),
         "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
         "avx2": ("avx2", "fma"),
@@ -120,8 +116,8 @@ def _arm64_sets() -> list[str]:
     return ["dotprod"] if arm64.has_dot_product() else []
 
 
-def _properties(sets: list[str]) -> tuple[int, bool, bool, bool, bool]:
+def _properties(sets: list[str]) -> tuple[int, bool, bool, bool]:
     """What `Processor` says after name and features."""
     vector_bytes = 64 if "avx512" in sets else 32 if "avx2" in sets else 16
     has_dot_product = "avx512vnni" in sets or "dotprod" in sets
-    return vector_bytes, has_dot_product, "avx512vbmi" in sets, _is_x86(), _is_arm64()
+    return vector_bytes, has_dot_product, _is_x86(), _is_arm64()

@@ -26,7 +26,7 @@ ROWS = 4
 """Most rows of a window: bytes of a unit."""
 
 MOST_COLUMNS = 4
-LEAST_CHANNELS = 16
+LEAST_CHANNELS = 8
 """A tile has a multiple of so many channels of each of its positions."""
 
 
@@ -81,7 +81,7 @@ def framed(
 def _blocks(channels: int) -> Iterator[tuple[int, int, int]]:
     """How channels fall into blocks: (first channel, number of tiles, positions of a tile)."""
     first = 0
-    for parts in (1, 2, 4):
+    for parts in (1, 2, 4, 8):
         size = VECTORS * lanes() // parts
         tiles = (channels - first) // size
         if tiles:

@@ -15,7 +15,6 @@ from tflm.delegates.compiled.columns import bind_columns, fits_columns
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.products import bind_convolution, convolution_scaling, plain_convolution
 from tflm.delegates.compiled.scaling import Scaling, copied
-from tflm.delegates.compiled.shifts import bind_shifts, fits_shifts
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
@@ -156,8 +155,6 @@ def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None
     scaling = convolution_scaling(op, by_channel[np.newaxis], bias, image, y.dtype)
     if scaling is None:
         return None
-    if fits_shifts(op.rows, op.columns, len(by_channel), image, scaling):
-        return bind_shifts(x, op.rows, op.columns, by_channel, image, scaling, y)
     if fits_columns(op.rows, op.columns, len(by_channel), image, scaling):
         return bind_columns(x, op.rows, op.columns, by_channel, image, scaling, y)
     return bind_channelwise(x, op.rows, op.columns, by_channel, image, scaling, y)

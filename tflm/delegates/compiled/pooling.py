@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
-from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
-from tflm.delegates.compiled.pooling_vectors import BITS, pool
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Tap
 from tflm.kernels.node import KernelContext, Node
@@ -121,8 +119,6 @@ def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
     is_float = y.dtype == np.float32
     if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
         return None  # sums of int16 may wrap
-    if _is_pooled_in_vectors(x, y, node):
-        return [_pool_step("AVERAGE", x, y, node)]
     sums = work_array(x.shape[3], np.float32 if is_float else np.int32)
     return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
 
@@ -134,39 +130,7 @@ def _bind_root_mean_square(context: KernelContext, node: Node) -> list[Step] | N
 
 def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    if _is_pooled_in_vectors(x, y, node):
-        return [_pool_step("MAX", x, y, node)]
     return [largest.step(**_arrays(x, y, node))]
-
-
-def _is_pooled_in_vectors(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> bool:
-    """Whether `_pool_step` binds such a layer: it has no empty window, and its arrays don't overlap."""
-    op: OpDataPooling = node.op_data
-    ranges = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
-    has_elements = all((ends[1::2] > ends[::2]).all() for ends in ranges)
-    return uses_tiles() and x.dtype.name in BITS and has_elements and not np.may_share_memory(x, y)
-
-
-def _pool_step(function: str, x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> Step:
-    op: OpDataPooling = node.op_data
-    limits = [op.minimum, op.maximum]
-    if y.dtype == np.float32:
-        limits = [int(np.float64(limit).view(np.int64)) for limit in limits]
-    batches, height, width, channels = x.shape
-    return pool.of(function=function, element=x.dtype.name).step(
-        x=x,
-        y=y,
-        rows=_ranges(op.rows, y.shape[1]),
-        columns=_ranges(op.columns, y.shape[2]),
-        height=height,
-        width=width,
-        channels=channels,
-        batches=batches,
-        windows_down=y.shape[1],
-        windows_across=y.shape[2],
-        least=int(limits[0]),
-        most=int(limits[1]),
-    )
 
 
 def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:

@@ -13,7 +13,6 @@ import numpy as np
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.byte_tables import has_byte_tables, look_up_bytes
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts, output_stage, requantization
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
@@ -281,9 +280,8 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
     plain = None if uses_tiles() else _plain_step(op, arrays)
     if plain is not None:
         return [plain]
-    kernel_of = look_up_bytes if x.itemsize == y.itemsize == 1 and uses_tiles() and has_byte_tables() else look_up
     arrays["x"] = x.view(f"u{x.itemsize}")
-    look_ups = [kernel_of.step(**arrays, table=lookup_table(op, x.dtype, y.dtype))]
+    look_ups = [look_up.step(**arrays, table=lookup_table(op, x.dtype, y.dtype))]
     if isinstance(op, Rsqrt):
         return [refuse_below.step(x=x, lowest=op.input_zero_point, count=x.size), *look_ups]
     return look_ups
