@@ -49,6 +49,12 @@ def on_board(where: Board) -> Machine:
     return Machine(where.target, library_for(where.kernels, where.target), where)
 
 
+@pytest.mark.parametrize("kind", CASES)
+def test_sources_that_serve_compile(kind: str, tmp_path: Path) -> None:
+    write_files(tmp_path, compiled_project_files(TINY, "my model", machine(CASES[kind]), "a test", kind, serve=True))
+    assert syntax_check(tmp_path) == 2
+
+
 @pytest.mark.parametrize(("kind", "name"), [*CASES.items(), ("platformio", "esp32-cam")])
 def test_projects_are_complete(kind: str, name: str, tmp_path: Path) -> None:
     files = compiled_project_files(TINY, "my model", machine(name), "a test", kind)

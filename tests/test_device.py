@@ -23,7 +23,7 @@ from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by
 
 import tflm
 from tflm.application.machine import MachineOptions
-from tflm.application.projects.compiled import compiled_sources
+from tflm.application.projects.compiled import compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.frames import BEGIN, MOST_PAYLOAD, Frame, FrameReader
@@ -269,6 +269,31 @@ def verdict_of(port: str) -> Any:
 def test_served_c_is_equal_and_its_state_lasts(tmp_path: Path) -> None:
     verdict = verdict_of(firmware(tmp_path))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
+
+
+@pytest.mark.parametrize("part", ["cortex-m0plus", "cortex-m4"])
+def test_the_protocol_is_small(part: str, tmp_path: Path) -> None:
+    """With the main function of a model as C, its tables and the wire; the frame is a buffer."""
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("needs arm-none-eabi-gcc")
+    machine = MachineOptions(target=part).machine()
+    write_files(tmp_path, compiled_project_files(model_with_state(), "m", machine, "a test", "qemu", serve=True))
+    gcc, made = "arm-none-eabi-gcc -std=c99 -mthumb -O2 -Wall -Wextra -Werror", tmp_path / "main.o"
+    subprocess.run([*gcc.split(), f"-mcpu={part}", "-c", str(tmp_path / "main.c"), "-o", str(made)], check=True)
+    text, data, bss = map(int, tool("arm-none-eabi-size", made).splitlines()[1].split()[:3])
+    variables = {
+        line.split()[3]: int(line.split()[1], 16)
+        for line in tool("arm-none-eabi-nm", "-S", made).splitlines()
+        if line.split()[-2] in "bBdD"
+    }
+    assert text + data <= 4096
+    assert {*variables} == {"serving", "served_operators", "ram"}
+    assert variables["serving"] <= 600
+    assert bss == sum(variables.values())
+
+
+def tool(*command: object) -> str:
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
 
 
 def test_variables_that_became_state_are_compared_by_the_models_operators(tmp_path: Path) -> None:

@@ -124,13 +124,14 @@ def written(folder: Path, kind: str, on: Machine, model: tflm.Model = TINY) -> d
     return files
 
 
-def syntax_check(compiler: str, folder: Path) -> int:  # noqa: F811
+def syntax_check(compiler: str, folder: Path, *options: str) -> int:  # noqa: F811
     """Compile every C++ source, without making anything of it; returns how many there are."""
     sources = [path for path in sorted(folder.rglob("*")) if path.suffix in (".cc", ".cpp", ".ino")]
     for source in sources:
         command = [
             compiler,
             *STRICT,
+            *options,
             "-Wno-attributes",
             f"-I{STAND_INS}",
             f"-I{source.parent}",
@@ -162,6 +163,24 @@ def read_by_cmake(folder: Path, stubs: Path, file: str, *options: str) -> subpro
 def test_sources_compile(compiler: str, kind: str, tmp_path: Path) -> None:  # noqa: F811
     written(tmp_path, kind, machine(CASES[kind]))
     assert syntax_check(compiler, tmp_path) == 2
+
+
+WIRES = [
+    *((kind, "MOVED=0") for kind in CASES),
+    *(("qemu", f"MOVED={moved}") for moved in (1, 2)),
+    ("esp-idf", "CONFIG_ESP_CONSOLE_USB_SERIAL_JTAG"),
+    ("stm32", "USART_SR_TXE"),
+    ("zephyr", "CONFIG_THREAD_STACK_INFO"),
+    ("zephyr", "CONFIG_THREAD_STACK_INFO -DCONFIG_INIT_STACKS"),
+]
+"""Kinds of projects, with macros that choose their wire, and where TFLM's names are."""
+
+
+@pytest.mark.parametrize(("kind", "macros"), WIRES)
+def test_sources_that_serve_compile(compiler: str, kind: str, macros: str, tmp_path: Path) -> None:  # noqa: F811
+    files = project_files(TINY, "my model", machine(CASES[kind]), "a test", kind, serve=True)
+    write_files(tmp_path, files)
+    assert syntax_check(compiler, tmp_path, *f"-D{macros}".split()) == 2
 
 
 @pytest.mark.parametrize("name", PLATFORMIO)

@@ -6,6 +6,10 @@
 #define MALLOC_CAP_SPIRAM (1 << 10)
 #define MALLOC_CAP_INTERNAL (1 << 11)
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
 void* heap_caps_aligned_alloc(size_t alignment, size_t size, uint32_t caps);
+size_t heap_caps_get_free_size(uint32_t caps);
+#ifdef __cplusplus
+}
+#endif

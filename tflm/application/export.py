@@ -209,7 +209,7 @@ TfLiteStatus InvokeObserved(int i, TfLiteContext* context, TfLiteNode* node) {
     size_t bytes = 0;
     if (tensor != nullptr && tensor->data.data != nullptr &&
         TfLiteEvalTensorByteLength(tensor, &bytes) == kTfLiteOk) {
-      ServeOutput(tensor->data.data, bytes);
+      ServeOutput(tensor->data.data, static_cast<uint32_t>(bytes));
     }
   }
   NextOperator();
@@ -256,6 +256,8 @@ uint8_t* Find(uint32_t what, uint32_t index, uint32_t* bytes) {
   return Found(tensor->data.data, size, bytes);
 }
 
+bool InvokeServed() { return served != nullptr && served->Invoke() == kTfLiteOk; }
+
 int Run() {
   served = Prepare();
   Serve();
@@ -268,10 +270,7 @@ using tflite::micro::exported::Run;
 static uint8_t* ServedBytes(uint32_t what, uint32_t index, uint32_t* bytes) {
   return tflite::micro::exported::Find(what, index, bytes);
 }
-static int ServedInvoke(void) {
-  auto* served = tflite::micro::exported::served;
-  return served == nullptr || served->Invoke() != kTfLiteOk;
-}
+static int ServedInvoke(void) { return !tflite::micro::exported::InvokeServed(); }
 static void ServedReset(void) { tflite::micro::exported::served = tflite::micro::exported::Prepare(); }
 static uint32_t ServedArena(void) {
   auto* served = tflite::micro::exported::served;

@@ -11,6 +11,9 @@ extern "C" {
 bool stdio_init_all(void);
 bool stdio_usb_connected(void);
 void sleep_ms(uint32_t milliseconds);
+int getchar_timeout_us(uint32_t microseconds);
+int putchar_raw(int byte);
+void stdio_flush(void);
 #ifdef __cplusplus
 }
 #endif

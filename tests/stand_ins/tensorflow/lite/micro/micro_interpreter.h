@@ -8,16 +8,6 @@
 #include "tensorflow/lite/micro/namespaces.h"
 #include "tensorflow/lite/micro/status.h"
 
-BEGIN_NAMES_OF_C
-
-struct TfLiteEvalTensor {
-  union {
-    void* data;
-  } data;
-};
-
-END_NAMES_OF_C
-
 namespace tflite {
 
 struct Model;
@@ -44,6 +34,11 @@ class MicroInterpreter {
   T* typed_input_tensor(int index);
   template <class T>
   T* typed_output_tensor(int index);
+  size_t inputs_size() const;
+  size_t outputs_size() const;
+  TfLiteTensor* input(size_t index);
+  TfLiteTensor* output(size_t index);
+  size_t arena_used_bytes() const;
   TfLiteEvalTensor* GetTensor(int tensor_index, int subgraph_index = 0);
 };
 

@@ -4,14 +4,21 @@
 
 #include "tensorflow/lite/micro/namespaces.h"
 #include "tensorflow/lite/micro/status.h"
+#include "tensorflow/lite/schema/schema_generated.h"
 
 BEGIN_NAMES
+
+struct TFLMRegistration {
+  TfLiteStatus (*invoke)(TfLiteContext* context, TfLiteNode* node);
+};
 
 class MicroOpResolver {};
 
 template <unsigned int capacity>
 class MicroMutableOpResolver : public MicroOpResolver {
  public:
+  const TFLMRegistration* FindOp(BuiltinOperator op) const;
+  const TFLMRegistration* FindOp(const char* op) const;
   TfLiteStatus AddAbs();
   TfLiteStatus AddAdd();
   TfLiteStatus AddAddN();

@@ -4,6 +4,8 @@
 
 namespace tflite {
 
+enum BuiltinOperator { BuiltinOperator_FULLY_CONNECTED = 9 };
+
 struct Model;
 const Model* GetModel(const void* data);
 

@@ -15,4 +15,4 @@ static int WireRead(void) {
 
 static void WireWrite(const uint8_t *bytes, uint32_t count) { Serial.write(bytes, count); }
 
-static uint32_t WireTicks(void) { return micros(); }
+static uint32_t WireTicks(void) { return (uint32_t)micros(); }

@@ -1,13 +1,16 @@
 /* USB, or the serial port that the SDK's standard input and output are. */
-#include <malloc.h>
-
 #include "pico/stdlib.h"
 #include "pico/time.h"
 
 #define WIRE_TICKS_PER_SECOND 1000000u
 
-extern char __StackBottom;
+#ifdef __cplusplus
+extern "C"
+#endif
+void *_sbrk(int bytes);
+extern char __StackBottom, __HeapLimit;
 #define WIRE_STACK_LOW &__StackBottom
+#define WIRE_HEAP_FREE ((uint32_t)(&__HeapLimit - (char *)_sbrk(0)))
 
 static int WireRead(void) {
   const int byte = getchar_timeout_us(10000);

@@ -26,7 +26,7 @@ static void WireWrite(const uint8_t *bytes, uint32_t count) {
 
 static uint32_t WireTicks(void) { return k_cycle_get_32(); }
 
-#ifdef CONFIG_THREAD_STACK_INFO
+#if defined(CONFIG_THREAD_STACK_INFO) && defined(CONFIG_INIT_STACKS)
 static uint32_t StackOfThread(void) {
   size_t unused = 0;
   const struct k_thread *thread = k_current_get();
