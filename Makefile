@@ -19,6 +19,8 @@
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
 # make device     10,000 sessions with a device over a link that loses, changes and delays bytes (ten minutes)
+# make devices    firmware that serves, with TFLM's sources in $(TFLM_TREE) and as C: ten models, five machines of QEMU and this one
+# make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
 # make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
@@ -66,7 +68,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo device test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+.PHONY: demo device devices tree test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults history overlaps long clean
 
@@ -189,6 +191,13 @@ history: $(TESTING)
 projects: $(TESTING)
 	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_projects.py \
 	tests/test_emulated_memories.py
+
+# ST's repository is in the folder STM32. An hour or two, most of it for TFLM's libraries in build/projects.
+devices: $(TESTING)
+	TFLM_TREE=$(TFLM_TREE) STM32=$(STM32) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_devices.py
+
+tree: $(TESTING)
+	$(VENV)/bin/python tools/tflm_tree.py $(TFLM_TREE) $(REPOSITORIES)
 
 compiled: $(TESTING)
 	TFLM_C=all $(VENV)/bin/pytest $(UNLIMITED) tests/test_compile.py tests/test_c_source.py
