@@ -141,9 +141,20 @@ def port_of(image: Path, name: str) -> Iterator[str]:
                 process.kill()
 
 
+def connected(port: str, model: tflm.Model, tries: int = 5) -> tflm.device.Device:
+    """A device; an emulator on a busy machine takes longer to start than a board."""
+    for left in reversed(range(tries)):
+        try:
+            return tflm.device.connect(port, model)
+        except tflm.DeviceError:
+            if not left:
+                raise
+    raise AssertionError
+
+
 def ran(model: tflm.Model, image: Path, name: str, count: int = 3) -> DeviceRun:
     """Compare a firmware; what it says of itself names the part and the kernels."""
-    with port_of(image, name) as port, tflm.device.connect(port, model) as device:
+    with port_of(image, name) as port, connected(port, model) as device:
         return run_device(device, random_steps(model, count, 0), MachineOptions(), silent)
 
 
