@@ -68,7 +68,8 @@ class FunctionWriter(ExpressionWriter):
                 break
         else:
             raise TranslationError(f"the ranges of {self.instance.name} do not settle")
-        unused = [name for name in self._parameter_names() if name not in set(names_in(self.tree))]
+        used = set(names_in(self.tree))
+        unused = [name for name in self._parameter_names() if name not in used]
         top = [self._declaration(name) + " = 0;" for name in self.scopes.at_top]
         top += [f"(void){identifier(name)};" for name in unused]
         self.instance.lines = ["    " + line for line in top] + self.lines
