@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compressed_table import DOCUMENT, ROW, sizes
+from compressed_table import DOCUMENT, ROW, cells, compiled
 from models import INT8
 from test_compile import check
 
@@ -90,15 +90,12 @@ def test_c_decodes_a_row_at_a_time(tmp_path: Path, scheme: str) -> None:
     check(tmp_path, compiled)
 
 
-def test_constants_shrink_by_what_compression_saved(corpus: Path) -> None:
-    model = tflm.Model.from_file(corpus / "models" / "vww_96_int8.tflite")
-    compressed = tflm.compress(model)
-    plain, small = (tflm.compile_model(each) for each in (model, tflm.Model(compressed.data)))
-    assert plain.constant_bytes - small.constant_bytes > 0.98 * compressed.saved_bytes
-    assert small.ram_bytes == plain.ram_bytes
-
-
 @pytest.mark.parametrize("row", list(ROW.finditer(DOCUMENT.read_text())), ids=lambda row: row[1])
 def test_the_sizes_of_compressed_models_are_those_of_the_page(row: re.Match[str], corpus: Path) -> None:
     """`python tools/compressed_table.py` writes them."""
-    assert row[0] == f"| {row[1]} {row[2]} | " + sizes(corpus / "models" / f"{row[1]}.tflite")
+    programs = plain, small = compiled(corpus / "models" / f"{row[1]}.tflite")
+    assert row[0] == f"| {row[1]} {row[2]} | " + cells(programs)
+    if row[1] == "vww_96_int8":  # its program decodes all weights a row at a time
+        saved = tflm.compress(tflm.Model.from_file(corpus / "models" / f"{row[1]}.tflite")).saved_bytes
+        assert plain.constant_bytes - small.constant_bytes > 0.98 * saved
+        assert small.ram_bytes == plain.ram_bytes

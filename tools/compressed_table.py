@@ -19,11 +19,15 @@ ROW = re.compile(r"^\| (\w+) (\(.*\)) \| ([\d,]+ \| ){4}", re.MULTILINE)
 """A model, its encodings, and constants and RAM of the model before and after compression."""
 
 
-def sizes(path: Path) -> str:
-    """The cells of a model: constants, compressed, RAM, compressed."""
+def compiled(path: Path) -> tuple[tflm.CompiledModel, tflm.CompiledModel]:
+    """A model as C, and the same after compression."""
     model = tflm.Model.from_file(path)
-    whole, compressed = tflm.compile_model(model), tflm.compile_model(tflm.compress(model).model)
-    pairs = ((each.constant_bytes, each.ram_bytes) for each in (whole, compressed))
+    return tflm.compile_model(model), tflm.compile_model(tflm.compress(model).model)
+
+
+def cells(programs: tuple[tflm.CompiledModel, tflm.CompiledModel]) -> str:
+    """The cells of a model: constants, compressed, RAM, compressed."""
+    pairs = ((each.constant_bytes, each.ram_bytes) for each in programs)
     return "".join(f"{size:,} | " for pair in zip(*pairs) for size in pair)
 
 
@@ -31,7 +35,7 @@ def main(corpus: Path) -> None:
     """Write the sizes of each row into the page."""
     text = DOCUMENT.read_text()
     models = corpus / "models"
-    DOCUMENT.write_text(ROW.sub(lambda row: f"| {row[1]} {row[2]} | " + sizes(models / f"{row[1]}.tflite"), text))
+    DOCUMENT.write_text(ROW.sub(lambda row: f"| {row[1]} {row[2]} | " + cells(compiled(models / f"{row[1]}.tflite")), text))
 
 
 if __name__ == "__main__":
