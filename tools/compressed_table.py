@@ -33,9 +33,11 @@ def cells(programs: tuple[tflm.CompiledModel, tflm.CompiledModel]) -> str:
 
 def main(corpus: Path) -> None:
     """Write the sizes of each row into the page."""
-    text = DOCUMENT.read_text()
-    models = corpus / "models"
-    DOCUMENT.write_text(ROW.sub(lambda row: f"| {row[1]} {row[2]} | " + cells(compiled(models / f"{row[1]}.tflite")), text))
+
+    def updated(row: re.Match[str]) -> str:
+        return f"| {row[1]} {row[2]} | " + cells(compiled(corpus / "models" / f"{row[1]}.tflite"))
+
+    DOCUMENT.write_text(ROW.sub(updated, DOCUMENT.read_text()))
 
 
 if __name__ == "__main__":
