@@ -11,6 +11,7 @@ from typing import Any
 
 import outcomes
 import pytest
+from crashed_tests import pytest_handlecrashitem as pytest_handlecrashitem
 from hypothesis import settings
 from oracle import INSTALLED, Oracle
 

@@ -302,3 +302,16 @@ def test_each_name_of_all_is_that_of_its_module() -> None:
         "__version__"
     }
     assert set(tflm.__all__) <= set(dir(tflm))
+
+
+def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
+    """Tests after it are run, and it is not run a second time."""
+    (tmp_path / "conftest.py").write_text("from crashed_tests import pytest_handlecrashitem")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}")
+    many = "import os, pytest\n@pytest.mark.parametrize('i', range(20))\ndef test(i): assert "
+    for module in range(4):
+        (tmp_path / f"test_{module}.py").write_text(f"{many}{module} or i != 1 or os._exit(1)")
+    options = (ROOT / "pyproject.toml").read_text().split('addopts = """')[1].split('"""')[0].split()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 79 passed" in answer.stdout

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import faulthandler
 import fcntl
 import functools
 import html
@@ -262,6 +263,7 @@ def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             if not (RUNTIME / "pyodide-lock.json").exists():
+                faulthandler.cancel_dump_traceback_later()  # A download of 170 MB is no hang.
                 website.fetch_runtime(RUNTIME)
             if not (folder / "web" / "settings.json").exists():
                 website.build_site(folder / "web", RUNTIME)
