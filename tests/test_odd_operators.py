@@ -19,6 +19,8 @@ from tflm.schema import (
     BuiltinOperator,
     Conv2DOptions,
     DepthwiseConv2DOptions,
+    MirrorPadMode,
+    MirrorPadOptions,
     Padding,
     QuantizationParameters,
     SplitOptions,
@@ -186,3 +188,31 @@ def test_outputs_that_tflm_would_write_beyond_or_in_part_are_refused(shapes: lis
     model, invocations = split(BuiltinOperator.SPLIT_V, shapes)
     with pytest.raises(tflm.TflmError):
         run(model, invocations)
+
+
+@pytest.mark.parametrize("mode", MirrorPadMode)
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_mirrored_borders_of_other_sizes_are_tflms(oracle: Oracle, mode: MirrorPadMode, is_constant: bool) -> None:
+    """TFLM reads the padding before a dimension, fills whatever the output has, and checks no place that it reads."""
+    rng = np.random.default_rng(is_constant)
+    ran = 0
+    for _ in range(40):
+        rank = int(rng.integers(1, 4))
+        shape, padded = (tuple(rng.integers(1, size, rank).tolist()) for size in (5, 9))
+        model = SingleOperator()
+        model.input(INT8, [rng.integers(-128, 128, shape, np.int8)], quantized(0.5))
+        paddings = rng.integers(-2, 4, (rank, 2)).astype(rng.choice([np.int32, np.int64]))
+        if is_constant:
+            model.constant(paddings)
+        else:
+            model.input(TensorType.INT64 if paddings.dtype == np.int64 else TensorType.INT32, [paddings])
+        data, inputs = model.case(
+            BuiltinOperator.MIRROR_PAD, [(padded, INT8, quantized(0.5))], MirrorPadOptions(mode=mode)
+        )
+        try:
+            outputs = run(data, inputs)
+        except tflm.OperatorError:
+            continue
+        ran += 1
+        assert_close(outputs[0], oracle.run(data, inputs)[0])
+    assert ran > 20

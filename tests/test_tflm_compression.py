@@ -15,12 +15,13 @@ from tensor_compressor import Request, compressed_by_tflm
 import tflm
 from tflm.libraries import Effect
 from tflm.rewriting.verification import random_inputs
-from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
+from tflm.schema import BuiltinOperator, MirrorPadMode, ModelBuilder, Padding, TensorType
 from tflm.schema.options import (
     ConcatenationOptions,
     Conv2DOptions,
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
+    MirrorPadOptions,
     TransposeConvOptions,
     VarHandleOptions,
 )
@@ -174,6 +175,29 @@ def test_constants_of_all_operators_are_decoded_as_in_tflm(oracle: Oracle, name:
         inputs = random_inputs(tflm.Model(before), np.random.default_rng(5))
         assert_same_as_tflm(oracle, model, [inputs, inputs])
         assert printed_figures(oracle.allocations(model)) == measured_figures(model)
+
+
+def test_paddings_are_decoded_as_in_tflm(oracle: Oracle) -> None:
+    """Paddings read from tables that do not fit lead to other places than the shapes say."""
+    shape, rng = (4, 5, 6), np.random.default_rng(5)
+    cases = list(itertools.product(MirrorPadMode, (None, 0, 1), (1, 2)))
+    requests: list[Request] = []
+    for mode, axis, bits in cases:
+        paddings = rng.permutation([2, 0, 0, 1, 0, 2 // bits]).reshape(3, 2).astype(np.int32) // (3 - bits)
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        x, constant = main.input("x", shape, INT8, tflm.quantized(0.5)), main.constant("paddings", paddings)
+        padded = tuple((shape + paddings.sum(1)).tolist())
+        main.output(y := main.tensor("y", padded, INT8, tflm.quantized(0.5)))
+        main.operator(BuiltinOperator.MIRROR_PAD, [x, constant], [y], MirrorPadOptions(mode=mode))
+        requests.append((builder.build(), [(constant, bits, axis)]))
+    differ = 0
+    for (before, _), model in zip(requests, compressed_by_tflm(PYTHON, requests), strict=True):
+        inputs = random_inputs(tflm.Model(before), rng)
+        assert_same_as_tflm(oracle, model, [inputs])
+        assert printed_figures(oracle.allocations(model)) == measured_figures(model)
+        differ += not np.array_equal(run(model, [inputs])[0][0], run(before, [inputs])[0][0])
+    assert differ > 0
 
 
 def test_values_behind_the_tables_end_with_the_model() -> None:

@@ -65,21 +65,27 @@ def mirror_places(
     """Of a tensor with its borders mirrored.
 
     Args:
-        paddings: elements before and after, for each dimension.
-        sizes: of the output.
+        paddings: elements before and after, for each dimension; as in TFLM, `sizes` decides how many follow.
+        sizes: of the output, which has elements.
         offset: from the border to the first mirrored element.
     """
+    first, last, elements = as_int64(0), as_int64(0), as_int64(1)
     for d in range(rank):
-        before, after, size = as_int64(paddings[2 * d]), as_int64(paddings[2 * d + 1]), as_int64(dims[d])
-        if min(before, after) < 0 or max(before, after) > size - offset or before + after != sizes[d] - size:
-            return REFUSED
+        before, size = as_int32(paddings[2 * d]), as_int64(dims[d])
+        lowest, highest = as_int64(2**62), as_int64(-(2**62))
         for i in range(sizes[d]):
-            place = i - as_int32(before)
+            place = as_int64(i) - before
             if place < 0:
                 place = offset - 1 - place
-            elif place >= dims[d]:
-                place = 2 * dims[d] - 1 - offset - place
+            elif place >= size:
+                place = max(2 * size - 1 - offset - place, 0)
+            lowest, highest = min(lowest, place), max(highest, place)
             places[bases[d] + i] = place * steps[d]
+        first += lowest * steps[d]
+        last += highest * steps[d]
+        elements *= size
+    if first < 0 or last >= elements:
+        return REFUSED
     return DONE
 
 
@@ -250,6 +256,8 @@ def _slice(node: Node) -> list[Step] | None:
 
 def _mirror(node: Node) -> list[Step] | None:
     input, paddings, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
+    if not output.elements.size:
+        return None
     sizes, places = np.array(output.dims, np.int32), Places.of(input.dims, output.dims)
     numbers = {"paddings": paddings.elements.reshape(-1), "offset": node.op_data}
     return _taken(node, mirror_places.step(**numbers, **places._asdict(), sizes=sizes), places, sizes)

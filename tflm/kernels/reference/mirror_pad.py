@@ -5,7 +5,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
@@ -56,32 +62,51 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def _copies(node: Node) -> list[Copy]:
-    x, paddings = node.eval_input(INPUT).elements, node.eval_input(PADDINGS).elements
-    output = node.eval_output(0)
-    y, offset = output.elements, node.op_data
-    parts = []
-    for size, padded, (before, after) in zip(x.shape, y.shape, paddings.tolist()):
-        if min(before, after) < 0 or max(before, after) > size - offset or before + size + after != padded:
-            reason = f"has shape {list(output.dims)}; cannot pad {size} elements with {before} before and {after}"
-            raise OperatorError(f"{reason} after to {padded}", tensor=output.name)
-        parts.append(_parts(size, before, after, offset))
-    slices = (zip(*part) for part in itertools.product(*parts))
-    return [(view_of(y, written), view_of(x, read)) for written, read in slices]
+    """TFLM reads the elements that each padding before a dimension leads to, whatever the shape of the output is."""
+    x, y = node.eval_input(INPUT).elements, node.eval_output(0).elements
+    paddings = node.eval_input(PADDINGS).elements.astype(np.int32)
+    if not y.size:
+        return []
+    parts = [_parts(*sizes, node.op_data) for sizes in zip(x.shape, y.shape, paddings[:, 0].tolist())]
+    steps = [math.prod(x.shape[i + 1 :]) for i in range(x.ndim)]
+    places = [[place for part in of_dimension for place in part.ends] for of_dimension in parts]
+    first, last = (sum(end(p) * step for p, step in zip(places, steps)) for end in (min, max))
+    if first < 0 or last >= x.size:
+        reason = f"has shape {list(y.shape)}; cannot pad {list(x.shape)} with {paddings.tolist()}"
+        raise OperatorError(f"{reason}, which reads elements {first} to {last}", tensor=node.eval_output(0).name)
+    return [(view_of(y, [part.written for part in both]), _read(x, both, steps)) for both in itertools.product(*parts)]
 
 
-def _parts(size: int, before: int, after: int, offset: int) -> list[tuple[slice, slice]]:
-    """Along a dimension, slices of output and input: the padding before, the input, and the padding after."""
-    end = before + size
-    parts = [
-        (slice(0, before), _backwards(before - 1 + offset, before)),
-        (slice(before, end), slice(0, size)),
-        (slice(end, end + after), _backwards(size - 1 - offset, after)),
-    ]
-    return [part for part in parts if part[0].start < part[0].stop]
+class _Part(NamedTuple):
+    """Along a dimension: a slice of the output, and where the input is read for its first element and from then on."""
+
+    written: slice
+    first: int
+    step: int
+
+    @property
+    def length(self) -> int:
+        return int(self.written.stop - self.written.start)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return self.first, self.first + (self.length - 1) * self.step
 
 
-def _backwards(first: int, count: int) -> slice:
-    return slice(first, first - count if first >= count else None, -1)
+def _parts(size: int, padded: int, before: int, offset: int) -> list[_Part]:
+    """The padding before, the input, the padding after, and what lies behind the last element that can be mirrored."""
+    end, mirrored = before + size, max(size - offset, 0)
+    places = [min(max(place, 0), padded) for place in (0, before, end, end + mirrored, padded)]
+    starts = ((before + offset - 1, -1), (-before, 1), (end + mirrored - 1, -1), (0, 0))
+    parts = zip(map(slice, places, places[1:]), starts)
+    return [_Part(part, at_zero + part.start * step, step) for part, (at_zero, step) in parts if part.start < part.stop]
+
+
+def _read(x: npt.NDArray[Any], parts: Sequence[_Part], steps: Sequence[int]) -> npt.NDArray[Any]:
+    """A view of what parts of all dimensions read; a place beyond the end of a row lies in the next one."""
+    first = sum(part.first * step for part, step in zip(parts, steps))
+    strides = [part.step * step * x.itemsize for part, step in zip(parts, steps)]
+    return as_strided(x.reshape(-1)[first:], [part.length for part in parts], strides)
 
 
 MIRROR_PAD = Registration(
