@@ -17,6 +17,7 @@ from models import INT8, counter
 from outcomes import count
 
 import tflm
+from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import FAR, NOWHERE
 from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
@@ -211,6 +212,33 @@ def test_all_rows_of_a_variable_are_read(slots: int) -> None:
     main.operator(BuiltinOperator.ADD, [state, state], [y])
     main.output(y)
     plan(tflm.Model(builder.build()))
+
+
+@pytest.mark.parametrize("operator", [name for name, each in REGISTRATIONS.items() if each.ends_invoke])
+def test_what_an_invoke_may_end_with_lasts(operator: str) -> None:
+    """Also where it is no variable, and small tensors could lie over it."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    scale = quantized(0.5)
+    tensors = [main.input("x", (1, 1, 1, 4), INT8, scale)]
+    tensors += [main.tensor(name, (1, 3, 1, 4), INT8, scale) for name in ("state", "sum", "y")]
+    main.operator(operator, tensors[:1], tensors[1:2])
+    for x, y in itertools.pairwise(tensors[1:]):
+        main.operator(BuiltinOperator.ADD, [x, x], [y], AddOptions())
+    main.output(tensors[-1])
+    model = tflm.Model(builder.build())
+    planned = plan(model)
+    places = {tensor: buffer for buffer in planned.buffers for (_, tensor), _ in buffer.tensors}
+    state = places[tensors[1]]
+    others = [buffer for buffer in planned.buffers if buffer is not state]
+    assert all(b.offset + b.size <= state.offset or b.offset >= state.offset + state.size for b in others)
+    over = planned.buffers.index(places[tensors[3]])
+    buffers = (
+        *planned.buffers[:over],
+        planned.buffers[over]._replace(offset=state.offset),
+        *planned.buffers[over + 1 :],
+    )
+    assert list(lost_values(model, planned._replace(buffers=buffers), ReferenceKernels(model)))
 
 
 @FEWER

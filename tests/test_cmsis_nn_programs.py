@@ -33,6 +33,7 @@ from tflm.schema import (
     AddOptions,
     BuiltinOperator,
     Conv2DOptions,
+    FullyConnectedOptions,
     MulOptions,
     Padding,
     SoftmaxOptions,
@@ -103,6 +104,22 @@ def element_wise(
     return tflm.Model(builder.build())
 
 
+def dense(weights: TensorType, activations: TensorType = INT8, *, rows: int = 1, zero_point: int = 0) -> tflm.Model:
+    """FULLY_CONNECTED of four channels, whose weights have so many scales."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2, 6), activations, HALF)
+    scales = quantized([2.0**-4 * (i + 1) for i in range(rows)], zero_point)
+    if weights == TensorType.INT4:
+        w = main.constant("w", np.full(12, 0x2F, np.uint8), scales, type=weights, shape=(4, 6))
+    else:
+        w = main.constant("w", np.arange(24, dtype=np.int8).reshape(4, 6), scales)
+    y = main.tensor("y", (2, 4), activations, HALF)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], FullyConnectedOptions())
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
 def svdf(state: TensorType) -> tflm.Model:
     """SVDF with a state of a type."""
     builder = tflm.ModelBuilder()
@@ -151,8 +168,12 @@ CALLS = {
     "groups": (convolution(groups=2), ["arm_convolve_wrapper_s8"]),
     "two convolutions": (convolution(operators=2), ["arm_convolve_wrapper_s8"] * 2),
     "sum": (element_wise(BuiltinOperator.ADD), ["arm_elementwise_add_s8"]),
-    "product of int16": (element_wise(BuiltinOperator.MUL, INT16), ["arm_elementwise_mul_s16"]),
+    "elements of int16 multiplied": (element_wise(BuiltinOperator.MUL, INT16), ["arm_elementwise_mul_s16"]),
     "softmax": (element_wise(BuiltinOperator.SOFTMAX, shapes=((2, 4),)), ["arm_softmax_s8"]),
+    "product of int8": (dense(INT8, zero_point=1), ["arm_fully_connected_wrapper_s8"]),
+    "product of int8 with a scale for each row": (dense(INT8, rows=4), ["arm_fully_connected_wrapper_s8"]),
+    "product of int4": (dense(TensorType.INT4), ["arm_fully_connected_s4"]),
+    "product of int16": (dense(INT8, INT16), ["arm_fully_connected_s16"]),
     "SVDF": (svdf(INT16), ["arm_svdf_state_s16_s8"]),
     "LSTM": (lstm(1), ["lstm_s8"]),
     "LSTM of two batches": (lstm(2), ["lstm_s8"] * 2),
@@ -164,6 +185,8 @@ GENERATED = {
     "groups of single elements": convolution(groups=2, taps=1),
     "broadcast": element_wise(BuiltinOperator.ADD, shapes=((2, 4), (1, 4))),
     "softmax of one int16": element_wise(BuiltinOperator.SOFTMAX, INT16, ((4, 1),)),
+    "product of int16 with a scale for each row": dense(INT8, INT16, rows=4),
+    "product of int16 whose weights have a zero point": dense(INT8, INT16, zero_point=1),
     "SVDF with a state of int8": svdf(INT8),
     "LSTM whose weights have a zero point": lstm(1, zero_point=1),
     "LSTM without tanh": lstm(1, activation="NONE"),

@@ -36,6 +36,7 @@ from tflm.schema import (
     QuantizationParameters,
     ReducerOptions,
     SoftmaxOptions,
+    StridedSliceOptions,
     SubOptions,
     SVDFOptions,
     TensorType,
@@ -830,3 +831,24 @@ def test_results_are_compiled_as_long_as_a_zero_point_can_be_added(
         case = one_operator("FULLY_CONNECTED", [x, weights], y, FullyConnectedOptions())
         assert is_left_to_numpy(case) is (leaves and reaches)
         assert_same(oracle, case)
+
+
+# --- Slices from anywhere to anywhere -----------------------------------------------------------------------------
+
+
+def test_slices_of_one_dimension_are_those_of_python(oracle: Oracle) -> None:
+    """From before the first element to beyond the last one, in both directions; many of them are empty."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (3,), TensorType.INT8, quantized(0.5))
+    values = np.array([5, 6, 7], np.int8)
+    expected = []
+    for first, last, stride in itertools.product(range(-4, 5), range(-4, 5), (1, -1, 2, -2)):
+        expected.append(values[slice(first, last, stride)])
+        numbers = [main.constant("", np.array([number], np.int32)) for number in (first, last, stride)]
+        y = main.tensor("", expected[-1].shape, TensorType.INT8, quantized(0.5))
+        main.operator(BuiltinOperator.STRIDED_SLICE, [x, *numbers], [y], StridedSliceOptions())
+        main.output(y)
+    case = builder.build(), [[values]]
+    for answers in (*(run(*case, delegates=delegates) for delegates in ENGINES.values()), oracle.run(*case)):
+        assert_close(answers[0], expected)

@@ -163,6 +163,8 @@ def test_of_equal_gaps_the_lowest_is_taken_and_of_equal_buffers_the_earlier() ->
     equals = [BufferRequirements(4, 2, 3), BufferRequirements(4, 1, 2), BufferRequirements(2, 0, 0)]
     assert place_in_best_fit(equals) == [4, 0, 0]
     assert place_greedily([BufferRequirements(4, 0, 1), BufferRequirements(4, 1, 2)]) == [4, 0]
+    walls = [BufferRequirements(8, 0, 9, offset) for offset in (0, 12, 24)]
+    assert place_in_best_fit([*walls, BufferRequirements(4, 1, 2)])[3] == 8
 
 
 @given(problems(), st.randoms())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from differential import assert_close, measured_figures, printed_figures
+from differential import assert_close, measured_figures, printed_figures, run
 from flatbuffers import flexbuffers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,27 @@ def test_samples_beyond_the_added_frames_are_zero(type: TensorType, delegates: A
     interpreter.invoke()
     added = interpreter.output(0).data.reshape(-1)
     assert added.tolist() == [1, 1, 2, 2, 2, 2] * 2 + [0] * 4
+
+
+@pytest.mark.parametrize("delegates", [(), None], ids=["numpy", "engine"])
+def test_a_table_has_gains_up_to_an_estimate(delegates: Any) -> None:
+    """A gain for 0, 1 and 2; from 3 on three of the four entries for each number of bits, which begin with that for 2."""
+    for size, estimate in itertools.product(range(1, 12), range(10)):
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        x, noise = (main.input(name, (1,), TensorType.UINT32) for name in ("x", "noise"))
+        gains = main.constant("gains", np.arange(size, dtype=np.int16))
+        y = main.tensor("y", (1,), TensorType.UINT32)
+        options = bytes(flexbuffers.Dumps({"snr_shift": 6}))
+        main.operator("SignalPCAN", [x, noise, gains], [y], custom_options=options)
+        main.output(y)
+        values = [np.ones(1, np.uint32), np.full(1, estimate, np.uint32)]
+        entries = estimate + 1 if estimate < 3 else 2 + 4 * (estimate.bit_length() - 2) + 3
+        if entries > size:
+            with pytest.raises(tflm.OperatorError, match="has no gain for a noise estimate"):
+                run(builder.build(), [values], delegates=delegates)
+        else:
+            run(builder.build(), [values], delegates=delegates)
 
 
 LENGTHS = st.sampled_from([4, 6, 8, 10, 12, 16, 18, 20, 30, 50, 60, 64, 90, 250, 256])
