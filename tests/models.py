@@ -28,18 +28,17 @@ from tflm.testing.drawing import (
     broadcast_shapes,
     factors,
     float32,
-    large,
     quantization,
     rescaled,
     scales,
     shapes,
-    unary,
     values,
     zero_points,
 )
 from tflm.testing.drawing import (
     OperatorCase as Case,
 )
+from tflm.testing.operators.single_operator import large, unary
 
 __all__ = [
     "ACTIVATIONS",

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tflm.schema import (
     ELEMENT_TYPES,
     ActivationFunctionType,
-    BuiltinOperator,
-    ModelBuilder,
     QuantizationParameters,
     TensorType,
     quantized,
@@ -107,48 +105,7 @@ def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[A
     return array
 
 
-def unary(
-    operator: BuiltinOperator,
-    draw: Draw,
-    types: tuple[TensorType, TensorType],
-    quantizations: tuple[QuantizationParameters | None, QuantizationParameters | None],
-    options: Any = None,
-    shape: tuple[int, ...] | None = None,
-) -> OperatorCase:
-    """A model of one operator with one input, run once."""
-    dims = shape or draw(shapes())
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", dims, types[0], quantizations[0])
-    y = main.tensor("y", dims, types[1], quantizations[1])
-    main.operator(operator, [x], [y], options)
-    main.output(y)
-    return builder.build(), [[values(draw, types[0], dims)]]
-
-
 LARGE_SHAPE = (1, 64, 64, 32)
-
-
-def large(
-    operator: BuiltinOperator,
-    types: tuple[TensorType, ...],
-    quantizations: tuple[QuantizationParameters | None, ...] | None = None,
-    options: Any = None,
-) -> OperatorCase:
-    """A model of one operator over large tensors of one shape; the last type is the output's.
-
-    The quantization of tensors of integers is ordinary unless told.
-    """
-    if quantizations is None:
-        quantizations = tuple(None if type == FLOAT32 else quantized(0.01 * (i + 1)) for i, type in enumerate(types))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [main.input(f"x{i}", LARGE_SHAPE, *of) for i, of in enumerate(zip(types[:-1], quantizations))]
-    y = main.tensor("y", LARGE_SHAPE, types[-1], quantizations[-1])
-    main.operator(operator, inputs, [y], options)
-    main.output(y)
-    rng = np.random.default_rng(0)
-    return builder.build(), [[rng.integers(1, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[t].dtype) for t in types[:-1]]]
 
 
 def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None) -> QuantizationParameters | None:

@@ -15,14 +15,13 @@ from tflm.testing.drawing import (
     OperatorCase,
     factors,
     float32,
-    large,
     quantization,
     rescaled,
     scales,
     shapes,
-    unary,
     zero_points,
 )
+from tflm.testing.operators.single_operator import large, unary
 
 
 @st.composite

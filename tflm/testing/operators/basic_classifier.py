@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from tflm.schema import ModelBuilder, TensorType
+from tflm.schema import TensorType
 from tflm.testing.drawing import INT32, LARGE_SHAPE, Draw, OperatorCase, values
+from tflm.testing.operators.single_operator import SingleOperator
 
 
-def _model(shape: tuple[int, ...], classes: int) -> bytes:
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [
-        main.input("posteriors", shape, INT32),
-        main.input("classes", (classes,), INT32),
-        main.input("thresholds", (classes,), INT32),
-    ]
-    reached = main.tensor("reached", (classes,), TensorType.BOOL)
-    chosen = main.tensor("chosen", (classes,), INT32)
-    main.operator("BasicClassifier", inputs, [reached, chosen])
-    main.output(reached, chosen)
-    return builder.build()
+def _case(posteriors: npt.NDArray[Any], classes: npt.NDArray[Any], thresholds: npt.NDArray[Any]) -> OperatorCase:
+    model = SingleOperator()
+    for array in (posteriors, classes, thresholds):
+        model.input(INT32, [array])
+    return model.case("BasicClassifier", [(classes.shape, TensorType.BOOL, None), (classes.shape, INT32, None)])
 
 
 @st.composite
@@ -36,13 +31,13 @@ def basic_classifier(draw: Draw) -> OperatorCase:
     posteriors, thresholds = values(draw, INT32, shape), values(draw, INT32, classes.shape)
     if draw(st.booleans()):
         thresholds[0] = posteriors.reshape(-1)[classes[0] % count]
-    return _model(shape, len(classes)), [[posteriors, classes, thresholds]]
+    return _case(posteriors, classes, thresholds)
 
 
 def _large() -> OperatorCase:
     count = math.prod(LARGE_SHAPE)
     numbers = np.arange(count, dtype=np.int32)
-    return _model((count,), count), [[numbers, numbers[::-1], numbers]]
+    return _case(numbers, numbers[::-1], numbers)
 
 
 OPERATORS = {"BasicClassifier": basic_classifier()}

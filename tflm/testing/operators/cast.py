@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tflm.schema import BuiltinOperator, TensorType
-from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, Draw, OperatorCase, large, unary
+from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, Draw, OperatorCase
+from tflm.testing.operators.single_operator import large, unary
 
 TYPES = (FLOAT32, INT8, INT16, INT32, TensorType.UINT32, TensorType.BOOL)
 

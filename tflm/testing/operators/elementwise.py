@@ -12,7 +12,6 @@ from tflm.schema import (
     AddOptions,
     BuiltinOperator,
     DivOptions,
-    ModelBuilder,
     MulOptions,
     SubOptions,
     TensorType,
@@ -30,7 +29,6 @@ from tflm.testing.drawing import (
     broadcast_shapes,
     factors,
     float32,
-    large,
     scale_of,
     scales,
     shapes,
@@ -38,6 +36,7 @@ from tflm.testing.drawing import (
     zero_point_of,
     zero_points,
 )
+from tflm.testing.operators.single_operator import SingleOperator, large
 
 COMPARISONS = (
     BuiltinOperator.EQUAL,
@@ -91,26 +90,17 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
         None if type not in (INT8, INT16) else quantized(float32(scale * draw(factor)), draw(zero_points(type)))
         for factor in (factors(-6, 6), factors(-6, 6), factors(-24, 12))
     ]
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    a = main.input("a", shape1, type, parameters[0])
-    inputs = [values(draw, type, shape1)]
-    second = values(draw, type, shape2)
+    first, second = values(draw, type, shape1), values(draw, type, shape2)
     if operator in COMPARISONS and type not in (FLOAT32, TensorType.BOOL) and draw(st.booleans()):
-        inputs, second = [inputs[0] % 2], second % 2  # of which some are equal
+        first, second = first % 2, second % 2  # of which some are equal
     if operator == BuiltinOperator.DIV and type != FLOAT32:
-        zero = zero_point_of(parameters[1])
-        second[second == zero] += 1  # which TFLM does not survive in INT32
-    if draw(st.booleans()):
-        b = main.constant("b", second, parameters[1])
-    else:
-        b = main.input("b", shape2, type, parameters[1])
-        inputs.append(second)
+        second[second == zero_point_of(parameters[1])] += 1  # TFLM crashes on a divisor of zero in INT32
+    model = SingleOperator()
+    model.input(type, [first], parameters[0])
+    model.either(draw, second, type, parameters[1])
     boolean = operator in COMPARISONS or operator in LOGICAL
-    y = main.tensor("y", output_shape, TensorType.BOOL if boolean else type, None if boolean else parameters[2])
-    main.operator(operator, [a, b], [y], options(fused_activation_function=draw(ACTIVATIONS)) if options else None)
-    main.output(y)
-    return builder.build(), [inputs]
+    output = (output_shape, TensorType.BOOL, None) if boolean else (output_shape, type, parameters[2])
+    return model.case(operator, [output], options(fused_activation_function=draw(ACTIVATIONS)) if options else None)
 
 
 def _large_quantization(operator: BuiltinOperator, type: TensorType) -> Any:
@@ -131,19 +121,10 @@ def prelu(draw: Draw) -> OperatorCase:
         None if type == FLOAT32 else quantized(float32(scale * draw(factor)), draw(zero_points(kind)))
         for factor, kind in ((factors(-6, 6), type), (factors(-6, 6), alpha_type), (factors(-24, 12), type))
     ]
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, type, parameters[0])
-    inputs, slopes = [values(draw, type, shape)], values(draw, alpha_type, alpha_shape)
-    if draw(st.booleans()):
-        alpha = main.constant("alpha", slopes, parameters[1])
-    else:
-        alpha = main.input("alpha", alpha_shape, alpha_type, parameters[1])
-        inputs.append(slopes)
-    y = main.tensor("y", shape, type, parameters[2])
-    main.operator(BuiltinOperator.PRELU, [x, alpha], [y])
-    main.output(y)
-    return builder.build(), [inputs]
+    model = SingleOperator()
+    model.drawn(draw, type, shape, parameters[0])
+    model.either(draw, values(draw, alpha_type, alpha_shape), alpha_type, parameters[1])
+    return model.case(BuiltinOperator.PRELU, [(shape, type, parameters[2])])
 
 
 @st.composite
@@ -152,15 +133,11 @@ def add_n(draw: Draw) -> OperatorCase:
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 5))
     input = None if type == FLOAT32 else quantized(draw(scales(-10, 4)), draw(zero_points(type)))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [values(draw, type, shape) for _ in range(draw(st.integers(2, 6)))]
-    tensors = [main.input(f"x{i}", shape, type, input) for i in range(len(inputs))]
+    model = SingleOperator()
+    for _ in range(draw(st.integers(2, 6))):
+        model.drawn(draw, type, shape, input)
     output = input and quantized(float32(scale_of(input) * draw(factors(-18, 12))), draw(zero_points(type)))
-    y = main.tensor("y", shape, type, output)
-    main.operator(BuiltinOperator.ADD_N, tensors, [y])
-    main.output(y)
-    return builder.build(), [inputs]
+    return model.case(BuiltinOperator.ADD_N, [(shape, type, output)])
 
 
 @st.composite
@@ -170,14 +147,10 @@ def select(draw: Draw) -> OperatorCase:
     shape = draw(shapes(1, 5, 4))
     parts = [tuple(draw(st.sampled_from([n, n, 1])) for n in shape) for _ in range(3)]
     result = np.broadcast_shapes(*parts)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    kinds = (TensorType.BOOL, type, type)
-    tensors = [main.input(f"x{i}", part, kind) for i, (part, kind) in enumerate(zip(parts, kinds))]
-    y = main.tensor("y", result, type)
-    main.operator(BuiltinOperator.SELECT_V2, tensors, [y])
-    main.output(y)
-    return builder.build(), [[values(draw, kind, part) for part, kind in zip(parts, kinds)]]
+    model = SingleOperator()
+    for part, kind in zip(parts, (TensorType.BOOL, type, type)):
+        model.drawn(draw, kind, part)
+    return model.case(BuiltinOperator.SELECT_V2, [(result, type, None)])
 
 
 OPERATORS = {

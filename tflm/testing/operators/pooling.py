@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from tflm.schema import (
-    BuiltinOperator,
-    ModelBuilder,
-    Padding,
-    Pool2DOptions,
-    QuantizationParameters,
-    TensorType,
-    quantized,
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, Padding, Pool2DOptions, TensorType, quantized
+from tflm.testing.drawing import (
+    ACTIVATIONS,
+    FLOAT32,
+    INT8,
+    INT16,
+    LARGE_SHAPE,
+    Draw,
+    OperatorCase,
+    quantization,
+    values,
 )
-from tflm.testing.drawing import ACTIVATIONS, FLOAT32, INT8, INT16, Draw, OperatorCase, quantization, values
+from tflm.testing.operators.single_operator import Quantization, SingleOperator
 
 AVERAGE, MAX, L2 = BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D, BuiltinOperator.L2_POOL_2D
 TYPES = {AVERAGE: (FLOAT32, INT8, INT16), MAX: (FLOAT32, INT8, INT16), L2: (FLOAT32,)}
 
 
-def _model(
-    operator: BuiltinOperator,
-    shape: tuple[int, ...],
-    type: TensorType,
-    parameters: QuantizationParameters | None,
-    options: Pool2DOptions,
-) -> bytes:
+def _case(
+    operator: BuiltinOperator, type: TensorType, x: npt.NDArray[Any], quantization: Quantization, options: Pool2DOptions
+) -> OperatorCase:
     windows = options.filter_height, options.filter_width
     strides = options.stride_h, options.stride_w
     covered = [1 if options.padding == Padding.SAME else window for window in windows]
-    size = [(n + s - c) // s for n, s, c in zip(shape[1:3], strides, covered)]
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, type, parameters)
-    y = main.tensor("y", (shape[0], *size, shape[3]), type, parameters)
-    main.operator(operator, [x], [y], options)
-    main.output(y)
-    return builder.build()
+    size = [(n + s - c) // s for n, s, c in zip(x.shape[1:3], strides, covered)]
+    model = SingleOperator()
+    model.input(type, [x], quantization)
+    return model.case(operator, [((x.shape[0], *size, x.shape[3]), type, quantization)], options)
 
 
 @st.composite
@@ -58,16 +55,13 @@ def pool(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
         stride_w=draw(st.integers(1, 4)),
         fused_activation_function=draw(ACTIVATIONS),
     )
-    model = _model(operator, shape, type, quantization(draw, type, -20, 4), options)
-    return model, [[values(draw, type, shape)]]
+    return _case(operator, type, values(draw, type, shape), quantization(draw, type, -20, 4), options)
 
 
 def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     options = Pool2DOptions(filter_height=3, filter_width=3, stride_h=1, stride_w=1)
-    shape = (1, 64, 64, 32)
-    model = _model(operator, shape, type, None if type == FLOAT32 else quantized(0.5), options)
-    dtype = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16}[type]
-    return model, [[np.ones(shape, dtype)]]
+    x = np.ones(LARGE_SHAPE, ELEMENT_TYPES[type].dtype)
+    return _case(operator, type, x, None if type == FLOAT32 else quantized(0.5), options)
 
 
 OPERATORS = {operator.name: pool(operator) for operator in TYPES}

@@ -7,19 +7,8 @@ from functools import partial
 from hypothesis import strategies as st
 
 from tflm.schema import BuiltinOperator
-from tflm.testing.drawing import (
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    UINT8,
-    Draw,
-    OperatorCase,
-    large,
-    quantization,
-    rescaled,
-    unary,
-)
+from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, UINT8, Draw, OperatorCase, quantization, rescaled
+from tflm.testing.operators.single_operator import large, unary
 
 QUANTIZE_TYPES = [
     (FLOAT32, INT8),

@@ -6,14 +6,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from tflm.schema import (
+    ELEMENT_TYPES,
     ArgMaxOptions,
     ArgMinOptions,
     BuiltinOperator,
     CumsumOptions,
-    ModelBuilder,
     QuantizationParameters,
     ReducerOptions,
     TensorType,
@@ -24,6 +25,7 @@ from tflm.testing.drawing import (
     INT8,
     INT16,
     INT32,
+    LARGE_SHAPE,
     Draw,
     OperatorCase,
     factors,
@@ -35,6 +37,7 @@ from tflm.testing.drawing import (
     values,
     zero_points,
 )
+from tflm.testing.operators.single_operator import SingleOperator
 
 TYPES = {
     BuiltinOperator.MEAN: (FLOAT32, INT8, INT16),
@@ -44,29 +47,31 @@ TYPES = {
     BuiltinOperator.REDUCE_ALL: (TensorType.BOOL,),
 }
 
-Parameters = tuple[QuantizationParameters | None, QuantizationParameters | None]
+Kinds = tuple[tuple[TensorType, QuantizationParameters | None], tuple[TensorType, QuantizationParameters | None]]
+"""Type and quantization of the input and of the output."""
 
 
-def _model(
-    operator: BuiltinOperator,
-    type: TensorType,
-    shape: tuple[int, ...],
-    axes: list[int],
-    keep_dims: bool,
-    parameters: Parameters,
-    constant: bool = True,
-) -> bytes:
-    reduced = {axis % len(shape) for axis in axes}
-    kept = [1 if i in reduced else size for i, size in enumerate(shape) if keep_dims or i not in reduced]
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, type, parameters[0])
+def _case(
+    draw: Draw, operator: BuiltinOperator, x: npt.NDArray[Any], axes: npt.ArrayLike, kinds: Kinds, options: Any
+) -> OperatorCase:
+    """An operator along axes, which are a constant or now and then an input."""
+    model = SingleOperator()
+    model.input(kinds[0][0], [x], kinds[0][1])
     numbers = np.array(axes, np.int32)
-    axis = main.constant("axis", numbers) if constant else main.input("axis", numbers.shape, TensorType.INT32)
-    y = main.tensor("y", kept, type, parameters[1])
-    main.operator(operator, [x, axis], [y], ReducerOptions(keep_dims=keep_dims))
-    main.output(y)
-    return builder.build()
+    if draw(st.integers(0, 4)):
+        model.constant(numbers)
+    else:
+        model.input(INT32, [numbers])
+    return model.case(operator, [(_kept(operator, x.shape, axes, options), *kinds[1])], options)
+
+
+def _kept(operator: BuiltinOperator, shape: tuple[int, ...], axes: npt.ArrayLike, options: Any) -> list[int]:
+    """The shape of the output."""
+    if operator == BuiltinOperator.CUMSUM:
+        return list(shape)
+    reduced = {axis % len(shape) for axis in np.ravel(axes).tolist()}
+    keeps = getattr(options, "keep_dims", False)
+    return [1 if i in reduced else size for i, size in enumerate(shape) if keeps or i not in reduced]
 
 
 @st.composite
@@ -79,40 +84,11 @@ def reduction(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     input = None if type == TensorType.BOOL else quantization(draw, type)
     extreme = operator in (BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN)
     output = input if extreme or input is None else rescaled(draw, type, input)
-    constant = draw(st.integers(0, 4)) > 0
-    model = _model(operator, type, shape, axes, draw(st.booleans()), (input, output), constant)
-    inputs = [values(draw, type, shape)]
-    return model, [inputs if constant else [*inputs, np.array(axes, np.int32)]]
-
-
-def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
-    parameters = None if type in (FLOAT32, TensorType.BOOL) else quantized(0.5)
-    model = _model(operator, type, (1, 64, 64, 32), [1, 2], True, (parameters, parameters))
-    dtype = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16, TensorType.BOOL: np.bool_}[type]
-    return model, [[np.ones((1, 64, 64, 32), dtype)]]
+    options = ReducerOptions(keep_dims=draw(st.booleans()))
+    return _case(draw, operator, values(draw, type, shape), axes, ((type, input), (type, output)), options)
 
 
 ARG_OPTIONS = {BuiltinOperator.ARG_MAX: ArgMaxOptions, BuiltinOperator.ARG_MIN: ArgMinOptions}
-
-
-def _one_axis(
-    operator: BuiltinOperator,
-    shape: tuple[int, ...],
-    axis: int,
-    types: tuple[TensorType, TensorType],
-    parameters: Parameters,
-    options: Any,
-    constant: bool = True,
-) -> bytes:
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, types[0], parameters[0])
-    index = main.constant("axis", np.array(axis, np.int32)) if constant else main.input("axis", (), INT32)
-    kept = [size for i, size in enumerate(shape) if operator not in ARG_OPTIONS or i != axis % len(shape)]
-    y = main.tensor("y", kept, types[1], parameters[1])
-    main.operator(operator, [x, index], [y], options)
-    main.output(y)
-    return builder.build()
 
 
 @st.composite
@@ -121,16 +97,12 @@ def arg_min_max(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 6))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
-    constant = draw(st.integers(0, 4)) > 0
-    model = _one_axis(
-        operator, shape, axis, (type, INT32), (None, None), ARG_OPTIONS[operator](output_type=INT32), constant
-    )
     x = values(draw, type, shape)
     if type == FLOAT32:
         flat = x.reshape(-1)
         flat[: draw(st.integers(0, 2))] = draw(st.sampled_from([np.nan, np.inf, -np.inf]))
         flat[::-2] = np.round(flat[::-2])
-    return model, [[x] if constant else [x, np.array(axis, np.int32)]]
+    return _case(draw, operator, x, axis, ((type, None), (INT32, None)), ARG_OPTIONS[operator](output_type=INT32))
 
 
 @st.composite
@@ -144,17 +116,14 @@ def cumsum(draw: Draw) -> OperatorCase:
     if input is not None:
         output = quantized(float32(scale_of(input) * draw(factors(-20, 8) | factors(-1, 4))), draw(zero_points(type)))
     options = CumsumOptions(exclusive=draw(st.booleans()), reverse=draw(st.booleans()))
-    constant = draw(st.integers(0, 4)) > 0
-    model = _one_axis(BuiltinOperator.CUMSUM, shape, axis, (type, type), (input, output), options, constant)
-    x = values(draw, type, shape)
-    return model, [[x] if constant else [x, np.array(axis, np.int32)]]
+    kinds = (type, input), (type, output)
+    return _case(draw, BuiltinOperator.CUMSUM, values(draw, type, shape), axis, kinds, options)
 
 
-def _large_one_axis(operator: BuiltinOperator, type: TensorType, options: Any) -> OperatorCase:
-    parameters = None if type == FLOAT32 else quantized(0.5, 3)
-    output = INT32 if operator in ARG_OPTIONS else type
-    model = _one_axis(operator, (1, 64, 64, 32), 2, (type, output), (parameters, parameters), options)
-    return model, [[np.ones((1, 64, 64, 32), np.float32 if type == FLOAT32 else np.int8)]]
+def _large(operator: BuiltinOperator, type: TensorType, axes: npt.ArrayLike, options: Any) -> OperatorCase:
+    parameters = None if type in (FLOAT32, TensorType.BOOL) else quantized(0.5, 3)
+    kinds = (type, parameters), (INT32 if operator in ARG_OPTIONS else type, parameters)
+    return _case(lambda _: True, operator, np.ones(LARGE_SHAPE, ELEMENT_TYPES[type].dtype), axes, kinds, options)
 
 
 OPERATORS = {
@@ -165,12 +134,12 @@ OPERATORS = {
 
 LARGE = {
     **{
-        f"{operator.name}-{type.name}": partial(_large, operator, type)
+        f"{operator.name}-{type.name}": partial(_large, operator, type, [1, 2], ReducerOptions(keep_dims=True))
         for operator, types in TYPES.items()
         for type in types
     },
     **{
-        f"{operator.name}-{type.name}": partial(_large_one_axis, operator, type, options)
+        f"{operator.name}-{type.name}": partial(_large, operator, type, 2, options)
         for operator, options in (
             (BuiltinOperator.ARG_MAX, ArgMaxOptions(output_type=INT32)),
             (BuiltinOperator.ARG_MIN, ArgMinOptions(output_type=INT32)),

@@ -18,8 +18,8 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
-from tflm.testing.drawing import FLOAT32, INT8, INT16, LARGE_SHAPE, Draw, OperatorCase, large, quantization, shapes
-from tflm.testing.operators.single_operator import SingleOperator
+from tflm.testing.drawing import FLOAT32, INT8, INT16, LARGE_SHAPE, Draw, OperatorCase, quantization, shapes
+from tflm.testing.operators.single_operator import SingleOperator, large
 
 TYPES = {
     BuiltinOperator.RESIZE_NEAREST_NEIGHBOR: (FLOAT32, INT8, INT16),

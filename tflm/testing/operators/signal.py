@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 
-from tflm.schema import ELEMENT_TYPES, TENSOR_TYPES, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
+from tflm.schema import ELEMENT_TYPES, TENSOR_TYPES, BuiltinOperator, TensorType
 from tflm.testing.drawing import FLOAT32, INT16, INT32, Draw, OperatorCase, values
+from tflm.testing.operators.single_operator import Output, SingleOperator, custom_options
 
 UINT32, UINT64 = TensorType.UINT32, TensorType.UINT64
 
@@ -23,9 +23,8 @@ LENGTHS = st.sampled_from([4, 8, 16, 32, 64, 128, 256, 512, 6, 10, 12, 18, 20, 2
 """Lengths of transforms: twice products of 2, 3 and 5."""
 
 
-def options(**numbers: Any) -> bytes:
-    """Custom options."""
-    return bytes(flexbuffers.Dumps(numbers))
+ROWS = st.sampled_from([(), (1,), (3,), (2, 2)])
+"""Dimensions before the last one."""
 
 
 def magnitudes(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -41,103 +40,75 @@ def magnitudes(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarr
     return chosen
 
 
-def input_or_constant(
-    draw: Draw, main: SubgraphBuilder, inputs: list[Any], name: str, array: np.ndarray[Any, Any]
-) -> int:
-    """A tensor with these values, which are added to the inputs if they are not the model's own."""
-    if draw(st.booleans()):
-        return main.constant(name, array)
-    inputs.append(array)
-    return main.input(name, array.shape, TENSOR_TYPES[array.dtype])
-
-
 @st.composite
 def window(draw: Draw) -> OperatorCase:
     """SignalWindow over one or more frames."""
-    length, frames = draw(st.integers(1, 40)), draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
+    length, frames = draw(st.integers(1, 40)), draw(ROWS)
     shape = (*frames, length) if draw(st.booleans()) else (*frames[:-1], math.prod(frames[-1:]) * length)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, INT16)
-    inputs = [values(draw, INT16, shape)]
-    weights = values(draw, INT16, (length,)) >> draw(st.integers(0, 4))
-    w = input_or_constant(draw, main, inputs, "w", weights)
-    y = main.tensor("y", shape, INT16)
-    main.operator("SignalWindow", [x, w], [y], custom_options=options(shift=draw(SHIFTS)))
-    main.output(y)
-    return builder.build(), [inputs]
+    model = SingleOperator()
+    model.drawn(draw, INT16, shape)
+    model.either(draw, values(draw, INT16, (length,)) >> draw(st.integers(0, 4)), INT16)
+    return model.case("SignalWindow", [(shape, INT16, None)], shift=draw(SHIFTS))
 
 
 @st.composite
 def fft_auto_scale(draw: Draw) -> OperatorCase:
     """SignalFftAutoScale of samples of any size, the lowest one among them at times."""
     shape = (draw(st.integers(1, 40)),)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, INT16)
-    y, scale = main.tensor("y", shape, INT16), main.tensor("scale", (), TensorType.INT32)
-    main.operator("SignalFftAutoScale", [x], [y, scale])
-    main.output(y, scale)
     samples = values(draw, INT16, shape) >> draw(st.integers(0, 16))
     for index in draw(st.lists(st.integers(0, shape[0] - 1), max_size=2)):
         samples[index] = -(2**15)
-    return builder.build(), [[samples]]
+    model = SingleOperator()
+    model.input(INT16, [samples])
+    return model.case("SignalFftAutoScale", [(shape, INT16, None), ((), INT32, None)])
+
+
+def shifted(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Elements of a type; integers are small at times."""
+    elements = values(draw, type, shape)
+    return elements if type == FLOAT32 else elements >> draw(st.sampled_from([0, 0, 1, 4, 12]))
 
 
 @st.composite
 def rfft(draw: Draw) -> OperatorCase:
     """SignalRfft of one or more rows, with zeros behind them at times."""
-    type, length = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS)
-    rows = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
-    shape = (*rows, draw(st.just(length) | st.integers(1, length)))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, type)
-    y = main.tensor("y", (*rows, length + 2), type)
-    main.operator("SignalRfft", [x], [y], custom_options=options(T=int(type), fft_length=length))
-    main.output(y)
-    samples = values(draw, type, shape)
-    return builder.build(), [[samples if type == FLOAT32 else samples >> draw(st.sampled_from([0, 0, 1, 4, 12]))]]
+    type, length, rows = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS), draw(ROWS)
+    model = SingleOperator()
+    model.input(type, [shifted(draw, type, (*rows, draw(st.just(length) | st.integers(1, length))))])
+    return model.case("SignalRfft", [((*rows, length + 2), type, None)], T=int(type), fft_length=length)
 
 
 @st.composite
 def irfft(draw: Draw) -> OperatorCase:
     """SignalIrfft of one or more rows, with bins behind them at times that do not count."""
-    type, length = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS)
-    rows = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
-    shape = (*rows, length + 2 + 2 * draw(st.sampled_from([0, 0, 1, 5])))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", shape, type), main.tensor("y", (*rows, length), type)
-    main.operator("SignalIrfft", [x], [y], custom_options=options(T=int(type), fft_length=length))
-    main.output(y)
-    spectrum = values(draw, type, shape)
-    return builder.build(), [[spectrum if type == FLOAT32 else spectrum >> draw(st.sampled_from([0, 0, 1, 4, 12]))]]
+    type, length, rows = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS), draw(ROWS)
+    model = SingleOperator()
+    model.input(type, [shifted(draw, type, (*rows, length + 2 + 2 * draw(st.sampled_from([0, 0, 1, 5]))))])
+    return model.case("SignalIrfft", [((*rows, length), type, None)], T=int(type), fft_length=length)
 
 
-def several(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> list[list[np.ndarray[Any, Any]]]:
-    """Inputs of several invokes."""
-    return [[values(draw, type, shape)] for _ in range(draw(st.integers(1, 6)))]
+def with_state(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> SingleOperator:
+    """The start of a model that runs several times, with an input of that shape."""
+    model = SingleOperator(invokes=draw(st.integers(1, 6)))
+    model.drawn(draw, type, shape)
+    return model
 
 
 @st.composite
 def delay(draw: Draw) -> OperatorCase:
     """SignalDelay by less or more than a frame, over several invokes."""
-    shape = (*draw(st.sampled_from([(), (1,), (3,), (2, 2)])), draw(st.integers(1, 12)))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", shape, INT16), main.tensor("y", shape, INT16)
-    main.operator("SignalDelay", [x], [y], custom_options=options(delay_length=draw(st.integers(0, 30))))
-    main.output(y)
-    return builder.build(), several(draw, INT16, shape)
+    shape = (*draw(ROWS), draw(st.integers(1, 12)))
+    model = with_state(draw, INT16, shape)
+    return model.case("SignalDelay", [(shape, INT16, None)], delay_length=draw(st.integers(0, 30)))
 
 
-def output_if_valid(main: SubgraphBuilder, y: int, valid: int, shape: tuple[int, ...]) -> None:
-    """Zeros instead of an output that is not valid: TFLM leaves there whatever was."""
-    result = main.tensor("result", shape, INT16)
-    zeros = main.constant("zeros", np.zeros(shape, np.int16))
-    main.operator(BuiltinOperator.SELECT_V2, [valid, y, zeros], [result])
-    main.output(result, valid)
+def case_if_valid(model: SingleOperator, operator: str, shape: tuple[int, ...], **numbers: int) -> OperatorCase:
+    """A case whose first output is zero where the second says that it is not valid: TFLM leaves there whatever was."""
+    main = model.main
+    y, valid = main.tensor("y", shape, INT16), main.tensor("valid", (), TensorType.BOOL)
+    main.operator(operator, model.operands, [y, valid], custom_options=custom_options(numbers))
+    model.operands = [valid, y, main.constant("zeros", np.zeros(shape, np.int16))]
+    return model.case(BuiltinOperator.SELECT_V2, [(shape, INT16, None)], also=[valid])
 
 
 @st.composite
@@ -146,31 +117,20 @@ def framer(draw: Draw) -> OperatorCase:
     rows, step, frames = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 8)), draw(st.integers(1, 4))
     size = draw(st.integers(1, 20))
     prefill = draw(st.booleans()) and size >= step
-    shape, framed = (*rows, frames * step), (*rows, frames, size)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y, valid = main.input("x", shape, INT16), main.tensor("y", framed, INT16), main.tensor("v", (), TensorType.BOOL)
-    custom_options = options(frame_size=size, frame_step=step, prefill=prefill)
-    main.operator("SignalFramer", [x], [y, valid], custom_options=custom_options)
-    output_if_valid(main, y, valid, framed)
-    return builder.build(), several(draw, INT16, shape)
+    model = with_state(draw, INT16, (*rows, frames * step))
+    framed = (*rows, frames, size)
+    return case_if_valid(model, "SignalFramer", framed, frame_size=size, frame_step=step, prefill=prefill)
 
 
 @st.composite
 def stacker(draw: Draw) -> OperatorCase:
     """SignalStacker of frames before and behind, over several invokes."""
     channels, left, right = draw(st.integers(1, 6)), draw(st.integers(0, 4)), draw(st.integers(0, 4))
-    size = channels * (left + right + 1)
-    step = draw(st.integers(1, left + right + 1))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", (channels,), INT16), main.tensor("y", (size,), INT16)
-    valid = main.tensor("v", (), TensorType.BOOL)
-    numbers = {"stacker_left_context": left, "stacker_right_context": right, "stacker_step": step}
-    custom_options = options(num_channels=channels, **numbers)
-    main.operator("SignalStacker", [x], [y, valid], custom_options=custom_options)
-    output_if_valid(main, y, valid, (size,))
-    return builder.build(), several(draw, INT16, (channels,))
+    count = left + right + 1
+    numbers = {"num_channels": channels, "stacker_left_context": left, "stacker_right_context": right}
+    model = with_state(draw, INT16, (channels,))
+    step = draw(st.integers(1, count))
+    return case_if_valid(model, "SignalStacker", (channels * count,), **numbers, stacker_step=step)
 
 
 @st.composite
@@ -179,13 +139,8 @@ def overlap_add(draw: Draw) -> OperatorCase:
     type = draw(st.sampled_from([INT16, FLOAT32]))
     rows, frames, size = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 4)), draw(st.integers(1, 12))
     step = draw(st.integers(1, size))
-    shape = (*rows, frames, size)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", shape, type), main.tensor("y", (*rows, frames * step), type)
-    main.operator("SignalOverlapAdd", [x], [y], custom_options=options(T=int(type), frame_step=step))
-    main.output(y)
-    return builder.build(), several(draw, type, shape)
+    model = with_state(draw, type, (*rows, frames, size))
+    return model.case("SignalOverlapAdd", [((*rows, frames * step), type, None)], T=int(type), frame_step=step)
 
 
 @st.composite
@@ -193,18 +148,17 @@ def energy(draw: Draw) -> OperatorCase:
     """SignalEnergy of a part of a spectrum; a filter bank behind it takes out that part, for TFLM writes no other."""
     bins = draw(st.integers(2, 40))
     start, end = sorted(draw(st.lists(st.integers(0, bins), min_size=2, max_size=2, unique=True)))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, energies = main.input("x", (2 * bins,), INT16), main.tensor("energies", (bins,), UINT32)
-    main.operator("SignalEnergy", [x], [energies], custom_options=options(start_index=start, end_index=end))
+    model = SingleOperator()
+    model.drawn(draw, INT16, (2 * bins,))
+    energies = model.main.tensor("energies", (bins,), UINT32)
+    numbers = custom_options({"start_index": start, "end_index": end})
+    model.main.operator("SignalEnergy", model.operands, [energies], custom_options=numbers)
+    model.operands = [energies]
     count = end - start
     ones, zeros = np.ones(bins, np.int16), np.zeros(bins, np.int16)
-    numbers = [ones, zeros, np.r_[start, start:end], np.zeros(count + 1, np.int64), np.r_[0, [1] * count]]
-    bank = [main.constant(f"bank {i}", array.astype(np.int16)) for i, array in enumerate(numbers)]
-    y = main.tensor("y", (count,), UINT64)
-    main.operator("SignalFilterBank", [energies, *bank], [y], custom_options=options(num_channels=count))
-    main.output(y)
-    return builder.build(), [[values(draw, INT16, (2 * bins,))]]
+    for array in (ones, zeros, np.r_[start, start:end], np.zeros(count + 1, np.int64), np.r_[0, [1] * count]):
+        model.constant(array.astype(np.int16))
+    return model.case("SignalFilterBank", [((count,), UINT64, None)], num_channels=count)
 
 
 @st.composite
@@ -215,70 +169,52 @@ def filter_bank(draw: Draw) -> OperatorCase:
     for _ in range(channels + 1):
         width = draw(st.sampled_from([-1, 0]) | st.integers(1, min(bins, taps, 6)))
         bands.append((draw(st.integers(0, bins - width)), draw(st.integers(0, taps - width)), width))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", (bins,), UINT32)
-    inputs = [magnitudes(draw, UINT32, (bins,))]
-    arrays = [values(draw, INT16, (taps,)) for _ in range(2)] + [np.array(numbers, np.int16) for numbers in zip(*bands)]
-    bank = [input_or_constant(draw, main, inputs, f"bank {i}", array) for i, array in enumerate(arrays)]
-    y = main.tensor("y", (draw(st.just(channels) | st.integers(1, channels)),), UINT64)
-    main.operator("SignalFilterBank", [x, *bank], [y], custom_options=options(num_channels=channels))
-    main.output(y)
-    return builder.build(), [inputs]
+    model = SingleOperator()
+    model.input(UINT32, [magnitudes(draw, UINT32, (bins,))])
+    weights = [values(draw, INT16, (taps,)) for _ in range(2)]
+    for array in [*weights, *np.array(bands, np.int16).T]:
+        model.either(draw, array, INT16)
+    count = draw(st.just(channels) | st.integers(1, channels))
+    return model.case("SignalFilterBank", [((count,), UINT64, None)], num_channels=channels)
 
 
 @st.composite
 def square_root(draw: Draw) -> OperatorCase:
     """SignalFilterBankSquareRoot of integers of up to 64 bits, next to squares and halves between them."""
     shape = (draw(st.integers(2, 30)),)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", shape, UINT64)
-    inputs = [magnitudes(draw, UINT64, shape) >> np.uint64(draw(st.sampled_from([0, 14, 31, 32])))]
-    bits = input_or_constant(draw, main, inputs, "bits", np.array(draw(st.integers(0, 4) | SHIFTS), np.int32))
-    y = main.tensor("y", shape, UINT32)
-    main.operator("SignalFilterBankSquareRoot", [x, bits], [y], custom_options=options())
-    main.output(y)
-    return builder.build(), [inputs]
+    model = SingleOperator()
+    model.input(UINT64, [magnitudes(draw, UINT64, shape) >> np.uint64(draw(st.sampled_from([0, 14, 31, 32])))])
+    model.either(draw, draw(st.integers(0, 4) | SHIFTS), INT32)
+    return model.case("SignalFilterBankSquareRoot", [(shape, UINT32, None)])
 
 
 @st.composite
 def spectral_subtraction(draw: Draw) -> OperatorCase:
     """SignalFilterBankSpectralSubtraction over several invokes."""
     channels = draw(st.integers(1, 20))
-    bits = draw(st.just(14) | SHIFTS)
     coefficients = st.integers(0, 1 << 14) | st.sampled_from([-1, 2**31 - 1, -(2**31), 0])
     names = ("smoothing", "one_minus_smoothing", "alternate_smoothing", "alternate_one_minus_smoothing")
-    numbers = {name: draw(coefficients) for name in (*names, "min_signal_remaining")}
-    numbers |= {"smoothing_bits": draw(SHIFTS), "spectral_subtraction_bits": bits, "num_channels": channels}
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", (channels,), UINT32), main.tensor("y", (channels,), UINT32)
-    noise = main.tensor("noise", (draw(st.integers(1, channels)),), UINT32)
-    clamping = draw(st.booleans())
-    custom_options = options(**dict(sorted({**numbers, "clamping": clamping}.items())))
-    main.operator("SignalFilterBankSpectralSubtraction", [x], [y, noise], custom_options=custom_options)
-    main.output(y, noise)
-    return builder.build(), [[magnitudes(draw, UINT32, (channels,))] for _ in range(draw(st.integers(1, 4)))]
+    numbers: dict[str, Any] = {name: draw(coefficients) for name in (*names, "min_signal_remaining")}
+    numbers |= {"smoothing_bits": draw(SHIFTS), "spectral_subtraction_bits": draw(st.just(14) | SHIFTS)}
+    numbers |= {"num_channels": channels, "clamping": draw(st.booleans())}
+    model = SingleOperator(invokes=draw(st.integers(1, 4)))
+    model.input(UINT32, [magnitudes(draw, UINT32, (channels,)) for _ in model.invocations])
+    outputs: list[Output] = [((channels,), UINT32, None), ((draw(st.integers(1, channels)),), UINT32, None)]
+    return model.case("SignalFilterBankSpectralSubtraction", outputs, **numbers)
 
 
 @st.composite
 def pcan(draw: Draw) -> OperatorCase:
     """SignalPCAN with a table for all estimates, or for some."""
-    channels = draw(st.integers(1, 20))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, noise = main.input("x", (channels,), UINT32), main.input("noise", (channels,), UINT32)
+    shape = (draw(st.integers(1, 20)),)
     bits = draw(st.sampled_from([32, 32, 12, 4, 2, 2, 1, 0]))
-    estimates = magnitudes(draw, UINT32, (channels,)) >> np.uint32(32 - bits)
-    inputs = [magnitudes(draw, UINT32, (channels,)), estimates]
+    model = SingleOperator()
+    model.input(UINT32, [magnitudes(draw, UINT32, shape)])
+    model.input(UINT32, [magnitudes(draw, UINT32, shape) >> np.uint32(32 - bits)])
     # A table that is too short is read beyond its end by TFLM.
     gains = values(draw, INT16, (max(4 * bits - 3, bits + 1) + draw(st.integers(0, 3)),)) >> draw(st.integers(0, 8))
-    lut = input_or_constant(draw, main, inputs, "lut", gains)
-    y = main.tensor("y", (channels,), UINT32)
-    main.operator("SignalPCAN", [x, noise, lut], [y], custom_options=options(snr_shift=draw(SHIFTS)))
-    main.output(y)
-    return builder.build(), [inputs]
+    model.either(draw, gains, INT16)
+    return model.case("SignalPCAN", [(shape, UINT32, None)], snr_shift=draw(SHIFTS))
 
 
 @st.composite
@@ -286,13 +222,11 @@ def filter_bank_log(draw: Draw) -> OperatorCase:
     """SignalFilterBankLog of integers of any size."""
     shape = (draw(st.integers(2, 40)),)
     scale = draw(st.sampled_from([64, 64, 1600, -1, 2**31 - 1, -(2**31)]) | st.integers(0, 2000))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", shape, UINT32), main.tensor("y", shape, INT16)
-    custom_options = options(input_correction_bits=draw(st.integers(0, 4) | SHIFTS), output_scale=scale)
-    main.operator("SignalFilterBankLog", [x], [y], custom_options=custom_options)
-    main.output(y)
-    return builder.build(), [[magnitudes(draw, UINT32, shape)]]
+    bits = draw(st.integers(0, 4) | SHIFTS)
+    model = SingleOperator()
+    model.input(UINT32, [magnitudes(draw, UINT32, shape)])
+    outputs: list[Output] = [(shape, INT16, None)]
+    return model.case("SignalFilterBankLog", outputs, input_correction_bits=bits, output_scale=scale)
 
 
 OPERATORS = {
@@ -316,21 +250,19 @@ COUNT = 1 << 17
 """Elements of a large tensor."""
 
 
-def large(operator: str, inputs: list[Any], outputs: list[Any], constants: int = 0, **numbers: int) -> OperatorCase:
+def large(operator: str, inputs: list[Any], outputs: list[Any], constants: int = 0, **numbers: Any) -> OperatorCase:
     """A model of one operator, with these values for its inputs; the last ones are constants.
 
     Args:
         outputs: shape and type of each.
     """
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    given = inputs[: len(inputs) - constants]
-    tensors = [main.input(f"x{i}", array.shape, TENSOR_TYPES[array.dtype]) for i, array in enumerate(given)]
-    tensors += [main.constant(f"c{i}", array) for i, array in enumerate(inputs[len(given) :])]
-    results = [main.tensor(f"y{i}", *output) for i, output in enumerate(outputs)]
-    main.operator(operator, tensors, results, custom_options=options(**dict(sorted(numbers.items()))))
-    main.output(*results)
-    return builder.build(), [given]
+    model = SingleOperator()
+    for place, array in enumerate(inputs):
+        if place < len(inputs) - constants:
+            model.input(TENSOR_TYPES[array.dtype], [array])
+        else:
+            model.constant(array)
+    return model.case(operator, [(*output, None) for output in outputs], **numbers)
 
 
 def ramp(type: TensorType, *shape: int, highest: int = 1000) -> np.ndarray[Any, Any]:

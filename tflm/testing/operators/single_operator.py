@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 
-from tflm.schema import ELEMENT_TYPES, BuiltinOperator, ModelBuilder, QuantizationParameters, TensorType
-from tflm.testing.drawing import FLOAT32, Arrays, Draw, OperatorCase, values
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, ModelBuilder, QuantizationParameters, TensorType, quantized
+from tflm.testing.drawing import FLOAT32, LARGE_SHAPE, Arrays, Draw, OperatorCase, shapes, values
 
 Output = tuple[Sequence[int], TensorType, "QuantizationParameters | None"]
 
@@ -43,23 +44,82 @@ class SingleOperator:
         """An operand that is in the model."""
         self.operands.append(self.main.constant(f"c{len(self.operands)}", elements, parameters))
 
-    def either(self, draw: Draw, numbers: npt.ArrayLike, type: TensorType) -> None:
-        """An operand that says something: a constant, or an input that is the same in each invoke."""
-        array = np.asarray(numbers, ELEMENT_TYPES[type].dtype)
+    def either(
+        self, draw: Draw, elements: npt.ArrayLike, type: TensorType, parameters: QuantizationParameters | None = None
+    ) -> None:
+        """An operand that is a constant, or an input with the same elements in each invoke."""
+        array = np.asarray(elements, ELEMENT_TYPES[type].dtype)
         if draw(st.booleans()):
-            self.constant(array)
+            self.constant(array, parameters)
         else:
-            self.input(type, [array] * len(self.invocations))
+            self.input(type, [array] * len(self.invocations), parameters)
 
-    def case(self, operator: BuiltinOperator, outputs: Sequence[Output], options: Any = None) -> OperatorCase:
-        """The model with these outputs."""
+    def case(
+        self,
+        operator: BuiltinOperator | str,
+        outputs: Sequence[Output],
+        options: Any = None,
+        also: Sequence[int] = (),
+        **numbers: Any,
+    ) -> OperatorCase:
+        """Return the model, and the inputs of each invoke.
+
+        Args:
+            operator: a builtin operator, or the name of a custom one.
+            outputs: shape, type and quantization of each output of the operator.
+            options: of a builtin operator.
+            also: further tensors that are outputs of the model.
+            numbers: options of a custom operator.
+        """
         tensors = [self.main.tensor(f"y{i}", *output) for i, output in enumerate(outputs)]
-        self.main.operator(operator, self.operands, tensors, options)
-        self.main.output(*tensors)
+        custom = custom_options(numbers) if isinstance(operator, str) else None
+        self.main.operator(operator, self.operands, tensors, options, custom_options=custom)
+        self.main.output(*tensors, *also)
         return self.builder.build(), self.invocations
+
+
+def custom_options(numbers: Mapping[str, Any]) -> bytes:
+    """Options of a custom operator, as a flexbuffer."""
+    return bytes(flexbuffers.Dumps(dict(sorted(numbers.items()))))
 
 
 def any_values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Elements of any type that numpy has."""
     dtype = ELEMENT_TYPES[type].dtype
     return values(draw, FLOAT32 if dtype.kind in "fc" else type, shape).astype(dtype)
+
+
+Quantization = QuantizationParameters | None
+
+
+def unary(
+    operator: BuiltinOperator,
+    draw: Draw,
+    types: tuple[TensorType, TensorType],
+    quantizations: tuple[Quantization, Quantization],
+    options: Any = None,
+    shape: tuple[int, ...] | None = None,
+) -> OperatorCase:
+    """A model of one operator with one input, run once."""
+    dims = shape or draw(shapes())
+    model = SingleOperator()
+    model.drawn(draw, types[0], dims, quantizations[0])
+    return model.case(operator, [(dims, types[1], quantizations[1])], options)
+
+
+def large(
+    operator: BuiltinOperator,
+    types: tuple[TensorType, ...],
+    quantizations: tuple[Quantization, ...] | None = None,
+    options: Any = None,
+) -> OperatorCase:
+    """A model of one operator over large tensors of one shape; the last type is the output's.
+
+    Integers have an ordinary quantization by default.
+    """
+    if quantizations is None:
+        quantizations = tuple(None if type == FLOAT32 else quantized(0.01 * (i + 1)) for i, type in enumerate(types))
+    rng, model = np.random.default_rng(0), SingleOperator()
+    for type, parameters in zip(types[:-1], quantizations):
+        model.input(type, [rng.integers(1, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[type].dtype)], parameters)
+    return model.case(operator, [(LARGE_SHAPE, types[-1], quantizations[-1])], options)

@@ -16,12 +16,11 @@ from tflm.testing.drawing import (
     INT64,
     Draw,
     OperatorCase,
-    large,
     quantization,
     rescaled,
-    unary,
     zero_point_of,
 )
+from tflm.testing.operators.single_operator import large, unary
 
 FLOAT_ONLY = ("SIN", "COS", "LOG", "SQRT", "SQUARE", "EXP", "NEG", "CEIL", "FLOOR", "ROUND")
 TYPES = {
