@@ -32,7 +32,7 @@ from tflm.evaluation.samples import data_set
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import TensorType
 
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """What reading may take of memory in these tests; files claim far more."""
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
@@ -65,7 +65,7 @@ def little_memory(read: Callable[[], Any]) -> str:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < MOST_BYTES
+    assert peak < MAX_BYTES
     return str(error.value)
 
 
@@ -100,7 +100,7 @@ def test_arrays_that_are_no_inputs_are_not_read(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert array.shape == (1, 1)
-    assert peak < MOST_BYTES
+    assert peak < MAX_BYTES
 
 
 def test_a_recorded_answer_of_another_shape_is_refused_unread(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_recorded_answer_of_another_shape_is_refused_unread(tmp_path: Path) ->
 
 
 def test_an_archive_gives_no_more_than_fits_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_files, "MOST_ARRAY_BYTES", 1000)
+    monkeypatch.setattr(array_files, "MAX_ARRAY_BYTES", 1000)
     np.savez(tmp_path / "many.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1001)})
     np.savez(tmp_path / "fits.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1000)})
     np.savez(tmp_path / "data.npz", x=np.zeros((1001, 1), np.int8))
@@ -174,7 +174,7 @@ def test_a_picture_is_read_if_its_size_is_the_inputs(content: bytes, tmp_path: P
 def test_logs_models_and_documents_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(11))
-    monkeypatch.setattr(bounded_reading, "MOST_TEXT_BYTES", 10)
+    monkeypatch.setattr(bounded_reading, "MAX_TEXT_BYTES", 10)
     for read in (lambda: read_at_most(path, 10), lambda: read_at_most("/dev/zero", 10), lambda: read_text(path)):
         assert "at most 10 are read" in little_memory(read)
     assert read_at_most(path, 11) == bytes(11)
@@ -226,7 +226,7 @@ def test_a_label_that_is_no_class_is_refused(label: str, tmp_path: Path) -> None
 
 
 def test_a_model_with_very_many_classes_has_no_confusion_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflm.evaluation.metrics.MOST_CLASSES", 2)
+    monkeypatch.setattr("tflm.evaluation.metrics.MAX_CLASSES", 2)
     with pytest.raises(tflm.DataError, match="at most 2 are classes"):
         tflm.evaluate(classifier(), IMAGES[:4], np.arange(4) % 3, workers=1)
 

@@ -26,7 +26,7 @@ from tflm.application.machine import MachineOptions
 from tflm.application.projects.compiled import compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
 from tflm.device import Device
-from tflm.device.frames import BEGIN, MOST_PAYLOAD, Frame, FrameReader
+from tflm.device.frames import BEGIN, MAX_PAYLOAD, Frame, FrameReader
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
@@ -59,7 +59,7 @@ def test_a_changed_frame_is_no_frame_and_hides_none(frame: Frame, garbage: bytes
     whole[place] ^= data.draw(st.integers(1, 255))
     reader, after = FrameReader(), Frame(1, 2, 3, b"after")
     found = reader.feed(garbage + bytes(whole) + after.encoded())
-    for _ in range(MOST_PAYLOAD):  # each time the rest of a frame does not come
+    for _ in range(MAX_PAYLOAD):  # each time the rest of a frame does not come
         found += reader.give_up()
     assert found == [after]
 
@@ -109,7 +109,7 @@ def test_the_operator_that_is_wrong_is_named(operator: int) -> None:
 
 
 MISHAP = st.builds(Mishap, st.integers(0, 2500), st.sampled_from(MISHAPS), st.integers(0, 7))
-MOST_SECONDS = 3 * 60 * 40  # of the link's clock: every request has a limit
+MAX_SECONDS = 3 * 60 * 40  # of the link's clock: every request has a limit
 
 
 @pytest.mark.runs(0.5)
@@ -125,7 +125,7 @@ def test_no_link_makes_a_verdict_wrong(mishaps: list[Mishap], wrong: int | None)
     if outcomes.count(ran=verdict is not None):
         assert verdict.status is (Status.EQUAL if wrong is None else Status.WRONG)
         assert wrong is None or (verdict.wrong.operator_index, verdict.wrong.received is not None) == (wrong, True)
-    assert link.seconds < MOST_SECONDS
+    assert link.seconds < MAX_SECONDS
 
 
 def served(path: Path) -> str:

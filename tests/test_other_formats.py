@@ -21,7 +21,7 @@ from test_arena import corpus_models
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal
 
 import tflm
-from tflm.schema.c_array import MOST_ARRAYS
+from tflm.schema.c_array import MAX_ARRAYS
 from tflm.schema.other_formats import FORMATS
 
 MODEL = INT8_MODEL.read_bytes()
@@ -229,6 +229,6 @@ def test_hostile_text_is_refused_in_linear_time(text: str) -> None:
 
 
 def test_only_so_many_arrays_are_looked_at() -> None:
-    source = "char a[] = {1};" * MOST_ARRAYS
+    source = "char a[] = {1};" * MAX_ARRAYS
     with pytest.raises(tflm.ModelError, match="a, a, a, a and 996 more"):
         tflm.Model((source + STYLES["xxd"]).encode())

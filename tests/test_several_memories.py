@@ -73,7 +73,7 @@ def test_a_bounded_search_knows_its_bound_and_is_never_worse_than_by_size(added:
     memories = [Memory("fast", units * 16, 1), Memory("slow", 1 << 30, 6)]
     exact = place_in_memories(added, moved, memories)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(several_memories, "MOST_STATES", 2)
+        patch.setattr(several_memories, "MAX_STATES", 2)
         bounded = place_in_memories(added, moved, memories)
     assert bounded.lower_bound <= exact.cost <= bounded.cost
     largest = by_size(added, memories)
@@ -120,7 +120,7 @@ def test_a_plan_for_several_memories_refuses_what_it_cannot_do() -> None:
 
 
 def test_ctrl_c_keeps_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several_memories, "MOST_STATES", 1)
+    monkeypatch.setattr(several_memories, "MAX_STATES", 1)
 
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
@@ -264,8 +264,8 @@ SIZES = [Memory("A", 1 << 12), Memory("B", 1 << 20, 3), Memory("C", 1 << 28, 9)]
 
 
 def test_check_planner_accepts_a_planner_of_several_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several_memories, "MOST_STATES", 4)  # of the largest problems
-    monkeypatch.setattr(several_memories, "MOST_EXPANSIONS", 500)
+    monkeypatch.setattr(several_memories, "MAX_STATES", 4)  # of the largest problems
+    monkeypatch.setattr(several_memories, "MAX_EXPANSIONS", 500)
     check_planner(lambda: SeveralMemoriesPlanner(SIZES), memories=[m.bytes for m in SIZES], max_examples=10)
 
 
@@ -316,7 +316,7 @@ FAULTS: list[Change] = [
 
 @pytest.mark.parametrize("fault", range(len(FAULTS)))
 def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several_memories, "MOST_STATES", 4)
+    monkeypatch.setattr(several_memories, "MAX_STATES", 4)
     with pytest.raises(CheckFailed):
         check_planner(faulty(FAULTS[fault]), memories=[m.bytes for m in SIZES], max_examples=30)
 

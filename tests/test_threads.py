@@ -50,7 +50,7 @@ def test_bands_give_the_same_bits(operator: str, type: TensorType, channels: int
     """With bands as small as can be; vectors that reach beyond a band would change the first row of the next."""
     model, ((x,),) = layer(operator, 37, 5, channels, type)
     expected = answer(allocated(model, 1), x)
-    with mock.patch.object(bands, "LEAST_PRODUCTS", 1), mock.patch.object(bands, "BANDS_OF_A_THREAD", 5):
+    with mock.patch.object(bands, "MIN_PRODUCTS", 1), mock.patch.object(bands, "BANDS_OF_A_THREAD", 5):
         shared = [allocated(model, threads) for threads in (2, 3)]
     for interpreter in shared:
         assert all(answer(interpreter, x) == expected for _ in range(20))

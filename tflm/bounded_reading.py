@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 from tflm.errors import DataError
 
-MOST_TEXT_BYTES = 128 << 20
+MAX_TEXT_BYTES = 128 << 20
 """Limit for a table, a log or a document: a hundred thousand rows of a thousand numbers."""
 
-MOST_MODEL_BYTES = (1 << 31) - 1
+MAX_MODEL_BYTES = (1 << 31) - 1
 """Limit for a model: offsets in a flatbuffer have 31 bits."""
 
 BLOCK_BYTES = 1 << 20
@@ -63,11 +63,11 @@ def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
     """The text of a file in UTF-8.
 
     Raises:
-        DataError: it is not UTF-8, or has more than `MOST_TEXT_BYTES`.
+        DataError: it is not UTF-8, or has more than `MAX_TEXT_BYTES`.
         OSError: it can't be read.
     """
     try:
-        return read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig", errors)
+        return read_at_most(path, MAX_TEXT_BYTES).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise DataError(f"{os.fspath(path)}: is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 

@@ -181,7 +181,7 @@ class DataError(TflmError):
 
 
 class DeviceError(TflmError):
-    """A device on a wire gives no answer within the time limit, or one that is not allowed; the message names both."""
+    """A device does not answer within the time limit, or its answer is invalid; the message says which."""
 
 
 class DeviceReset(DeviceError):

@@ -54,8 +54,8 @@ CODES = {name: i for i, name in enumerate((*KINDS, *(f"{kind} of int16" for kind
 
 GROUPS = ("Convolution", "NNSupport", "Pooling", "BasicMath", "Softmax", "Transpose")
 LARGEST_BYTES = 40_960
-MOST_CHANNELS = 512
-MOST_CASES = 16_384
+MAX_CHANNELS = 512
+MAX_CASES = 16_384
 
 
 class Machine(NamedTuple):
@@ -148,7 +148,7 @@ def windowed(rng: random.Random, kind: str) -> Shapes | None:
         options = Pool2DOptions(**common, filter_height=taps[0], filter_width=taps[1])
     before = paddings(padding, (h, w), taps, strides, dilations)
     x, y = int8(n, h, w, c), int8(n, rows, columns, channels)
-    if max(x.bytes, y.bytes, weights.bytes // 2 if weights else 0) > LARGEST_BYTES or channels > MOST_CHANNELS:
+    if max(x.bytes, y.bytes, weights.bytes // 2 if weights else 0) > LARGEST_BYTES or channels > MAX_CHANNELS:
         return None
     numbers = (n, h, w, c, *taps, depth, rows, columns, channels, *strides, *before, *dilations)
     return Shapes(kind, numbers, OperatorFacts([x] if weights is None else [x, weights], [y], options))
@@ -260,7 +260,7 @@ def prove(sources: Path, models: list[Path], build: Path, version: str, count: i
             shapes = some_shapes(rng, *rng.choices(kinds, weights))
             if shapes is not None:
                 cases += cases_of(shapes, machine.target, kernels, rng)
-        results = run(program, machine, cases[:MOST_CASES])
+        results = run(program, machine, cases[:MAX_CASES])
         good &= report(name, cases, results)
         print(f"{name}: {len(results)} cases, {time.monotonic() - begin:.0f} s", flush=True)
     return good

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 from tflm.application.errors import RequestError
-from tflm.bounded_reading import MOST_MODEL_BYTES, read_at_most
+from tflm.bounded_reading import MAX_MODEL_BYTES, read_at_most
 
 _SETTINGS = (
     "safe.bareRepository=explicit",
@@ -96,7 +96,7 @@ class Checkout:
         entry = self.git("ls-tree", "-z", "--long", "--full-tree", commit, "--", name).stdout.split(b"\t")[0].split()
         if not entry or not entry[0].startswith(b"100"):  # links and submodules have other modes
             return None
-        if not entry[3].isdigit() or int(entry[3]) > MOST_MODEL_BYTES:
+        if not entry[3].isdigit() or int(entry[3]) > MAX_MODEL_BYTES:
             raise RequestError(f"{path}: larger than any model in {commit}")
         content = self.git("cat-file", "blob", entry[2].decode()).stdout
         pointer = _LFS_POINTER.match(content)
@@ -106,7 +106,7 @@ class Checkout:
         common = self.git("rev-parse", "--git-common-dir").stdout.decode().strip()
         storage = self.git("config", "--type=path", "lfs.storage").stdout.decode().strip() or "lfs"
         file = self.top / common / storage / "objects" / digest[:2] / digest[2:4] / digest
-        content = read_at_most(file, MOST_MODEL_BYTES) if file.is_file() else b""
+        content = read_at_most(file, MAX_MODEL_BYTES) if file.is_file() else b""
         if hashlib.sha256(content).hexdigest() != digest:
             raise RequestError(
                 f"{path}: in Git LFS, and this clone lacks its content of {commit}; run git lfs fetch origin {commit}"

@@ -153,7 +153,7 @@ def run_figures(path: Path, run: DeviceRun) -> dict[str, Any]:
 
 
 def run_report(run: DeviceRun) -> Report:
-    """The verdict, what the device says of itself beside what is predicted, and the times of its operators."""
+    """The verdict, what the device reports next to what is predicted, and the times of its operators."""
     facts, verdict = run.facts, run.verdict
     arena = with_thousands(facts.arena_used_bytes)
     if run.predicted_arena_bytes is not None:
@@ -231,7 +231,7 @@ def write_recording(path: Path, steps: Sequence[Arrays], verdict: Verdict) -> No
 
 
 def calibration_of(run: DeviceRun, mhz: float) -> Calibration:
-    """Cycles of each kind of operator on a device, beside the estimated ones.
+    """Cycles of each kind of operator on a device, next to the estimated ones.
 
     Raises:
         RequestError: the device has no clock, or no operator has an estimate.

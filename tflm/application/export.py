@@ -373,7 +373,7 @@ class ArenaMemory(NamedTuple):
     """Where a piece of the arena goes.
 
     Attributes:
-        part: "arena", "head" or "tail"; in a plan of several memories, such as "psram_buffers" beside the arena.
+        part: "arena", "head" or "tail"; in a plan of several memories, such as "psram_buffers" next to the arena.
         bytes: its size.
         where: the memory, for a comment.
         attribute: the C++ attribute that places an array there; empty for the default memory of variables.
@@ -567,7 +567,7 @@ def serve_headers(names: Mapping[str, str], wire: str = "") -> dict[str, str]:
 
 
 def serve_include(operators: int, description: str) -> str:
-    """Lines that include `serve.h`, for a first subgraph with so many operators."""
+    """Lines that include `serve.h`, for a first subgraph with this many operators."""
     text = in_one_line(description).replace('"', "_")
     return (
         f'#define SERVED_OPERATOR_COUNT {max(operators, 1)}\n#define SERVED_DESCRIPTION "{text}"\n#include "serve.h"\n'

@@ -199,7 +199,7 @@ def fit(
     Args:
         model: the model.
         board: a board, or its name; see `tflm.boards.by_name`.
-        reserve: bytes of RAM that the application needs beside TFLM's arena, static data and stack.
+        reserve: bytes of RAM that the application needs besides TFLM's arena, static data and stack.
         kernels: the kernel library that the firmware has; then no other is tried. The board's usual one by default.
         release: the TFLM that the firmware has, as for `board_fit`.
         max_extra_macs: multiply-accumulates that row bands may add, as a share.

@@ -22,8 +22,8 @@ from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
-MOST_SPLITS = 3
-"""Most pairs of memories for head and tail to try with a kernel library."""
+MAX_SPLITS = 3
+"""Maximum number of pairs of memories for head and tail to try with a kernel library."""
 
 SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
 """Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""
@@ -83,7 +83,7 @@ class Attempt(NamedTuple):
 
     Attributes:
         name: of the step.
-        make: makes the model, or a plan of several memories for it, within so many seconds; None for no limit.
+        make: makes the model, or a plan of several memories for it, within a time limit in seconds; None for no limit.
         portable: see `Candidate`.
         split: the banks of head and tail; None for an arena in one piece.
     """
@@ -282,7 +282,7 @@ class FitSearch:
             for tail in self.board.ram
             if tail is not head and tail.bytes >= last.tail_arena_bytes
         ]
-        yield from sorted(pairs, key=lambda split: split.tail.is_external)[:MOST_SPLITS]
+        yield from sorted(pairs, key=lambda split: split.tail.is_external)[:MAX_SPLITS]
 
     def _room(self, library: KernelLibrary) -> int:
         """Bytes that an arena in one piece may have in the chip's own RAM, with the operators that row bands need."""

@@ -67,7 +67,7 @@ def gated(path: Path, machine: Machine, budget: int | None, base: str | None) ->
     """Measure a model, and the same file in a git revision.
 
     Raises:
-        RequestError: the revision does not exist, or has a content of the file that this clone lacks.
+        RequestError: the revision does not exist, or this clone lacks the file's content in it.
         OSError: the file cannot be read.
     """
     before = None if base is None else _base_size(path, machine, base)

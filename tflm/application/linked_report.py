@@ -1,4 +1,4 @@
-"""A linker's figures beside the prediction, by part, and the verdict that follows from them."""
+"""A linker's figures next to the prediction, by part, and the verdict that follows from them."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import tflm
 from tflm.application.errors import OptionError, RequestError, described
 from tflm.application.output_files import note_input
-from tflm.bounded_reading import MOST_MODEL_BYTES, MOST_TEXT_BYTES, read_at_most, read_stream, read_text
+from tflm.bounded_reading import MAX_MODEL_BYTES, MAX_TEXT_BYTES, read_at_most, read_stream, read_text
 from tflm.schema.other_formats import require_no_folder
 
 STANDARD_INPUT = Path("-")
 
-MOST_LINE = 4096
+MAX_LINE = 4096
 """Only this many characters of a log line are read."""
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
@@ -56,23 +56,23 @@ def bytes_of_model(path: Path) -> bytes:
     require_local(path)
     note_input(path)
     if path == STANDARD_INPUT:
-        return read_stream(sys.stdin.buffer, MOST_MODEL_BYTES, "standard input")
+        return read_stream(sys.stdin.buffer, MAX_MODEL_BYTES, "standard input")
     require_no_folder(path)
-    return read_at_most(path, MOST_MODEL_BYTES)
+    return read_at_most(path, MAX_MODEL_BYTES)
 
 
 def lines_of_log(path: Path) -> list[str]:
     """Read the lines of a device's log, or of standard input ("-"), each up to a maximum length.
 
     Raises:
-        DataError: it has more than `MOST_TEXT_BYTES`.
+        DataError: it has more than `MAX_TEXT_BYTES`.
         OSError: it cannot be read.
     """
     if path == STANDARD_INPUT:
-        text = read_stream(sys.stdin.buffer, MOST_TEXT_BYTES, "standard input").decode("utf-8", "replace")
+        text = read_stream(sys.stdin.buffer, MAX_TEXT_BYTES, "standard input").decode("utf-8", "replace")
     else:
         text = read_text(path, errors="replace")
-    return [line[:MOST_LINE] for line in text.splitlines()]
+    return [line[:MAX_LINE] for line in text.splitlines()]
 
 
 def load_model(path: Path) -> tflm.Model:

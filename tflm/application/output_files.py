@@ -21,7 +21,7 @@ RECORD = "written"
 """File of the cache: for each file that was written, the hashes of its path and its contents."""
 
 HASH_BYTES = 16
-MOST_RECORDED = 8192
+MAX_RECORDED = 8192
 """Files that are remembered, the latest ones."""
 
 NAMED = 3
@@ -163,7 +163,7 @@ def _record(entries: Iterable[bytes]) -> None:
         return
     with cached_files.locked(RECORD):
         earlier = [entry for entry in _recorded() if entry not in latest]
-        cached_files.write(RECORD, b"".join([*earlier, *latest][-MOST_RECORDED:]))
+        cached_files.write(RECORD, b"".join([*earlier, *latest][-MAX_RECORDED:]))
 
 
 def _entry_of_file(path: Path) -> bytes:

@@ -23,7 +23,7 @@ from tflm.report import NUMBER, Report, Table, printable
 from tflm.runtime.growing_arena import ready_interpreter
 
 INCHES = (10, 4)
-MOST_COLUMNS = 16
+MAX_COLUMNS = 16
 """Elements of outputs in the table; all are in the plot and in JSON."""
 
 
@@ -53,7 +53,7 @@ class Frontend:
             raise RequestError("the model of --frontend needs one input of 16-bit samples and one output")
         samples, size = read_sound(path), inputs[0].data.size
         if samples.size < size:
-            raise RequestError(f"{path}: has {samples.size} samples; a frame is made of {size}")
+            raise RequestError(f"{path}: has {samples.size} samples; a frame has {size}")
         found = []
         for first in range(0, samples.size - size + 1, self.step or size):
             inputs[0].data[...] = samples[first : first + size].reshape(inputs[0].data.shape).astype(np.int16)
@@ -148,7 +148,7 @@ def stream_report(
         hop, unit = streamed.hop, "frames"
         facts.append(("an invoke takes", f"{hop} new frame{'s' if hop > 1 else ''}"))
         facts.append(("warm-up", f"{streamed.warm_up} invokes; before, zeros are part of the window"))
-    values = dict(list(curves(names, results).items())[:MOST_COLUMNS])
+    values = dict(list(curves(names, results).items())[:MAX_COLUMNS])
     rows = [
         (f"{(step + 1) * hop:,}", *(f"{value:.4g}" for value in row)) for step, row in enumerate(zip(*values.values()))
     ]
@@ -173,7 +173,7 @@ def plot_outputs(
         axes.set_title(printable(title))
         axes.set_xlabel("invoke" if streamed is None else "frames")
         axes.set_ylabel("output")
-        if 1 < len(axes.lines) <= MOST_COLUMNS:
+        if 1 < len(axes.lines) <= MAX_COLUMNS:
             figure.legend(loc="outside right upper")
 
     write_image(path, INCHES, draw)

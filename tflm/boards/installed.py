@@ -16,7 +16,7 @@ from tflm.boards.table import Bank, Board
 ChipOf = Callable[[str], "Board | None"]
 """Takes a chip's name; returns the chip, or None if it is not in the table."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Largest size of a file that describes a board."""
 
 
@@ -57,7 +57,7 @@ def _zephyr(name: str, chip_of: ChipOf) -> Iterator[Board]:
 
 def _text(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(MOST_BYTES).decode("utf-8", errors="replace")
+        return file.read(MAX_BYTES).decode("utf-8", errors="replace")
 
 
 def _resized(chip: Board, name: str, description: str, ram: int, flash: int, path: Path) -> Board:

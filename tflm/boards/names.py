@@ -17,11 +17,11 @@ from tflm.boards.sdks import sdks_for
 from tflm.boards.table import Board, boards, chips
 from tflm.errors import ArgumentError
 
-MOST_LISTED = 12
-"""Most boards listed in a message."""
+MAX_LISTED = 12
+"""Maximum number of boards listed in a message."""
 
 SIMILAR = 0.7
-"""The least similarity of a name that is suggested, from 0 to 1."""
+"""The minimum similarity of a name that is suggested, from 0 to 1."""
 
 OWN = "--ram SIZE, or describe the board in a file (--board my_board.toml)"
 
@@ -80,8 +80,8 @@ def _named(name: str) -> Board:
     if len(begin_so) == 1:
         return begin_so[0]
     if begin_so:
-        more = f" and {len(begin_so) - MOST_LISTED} more" if len(begin_so) > MOST_LISTED else ""
-        listed = ", ".join(board.name for board in begin_so[:MOST_LISTED])
+        more = f" and {len(begin_so) - MAX_LISTED} more" if len(begin_so) > MAX_LISTED else ""
+        listed = ", ".join(board.name for board in begin_so[:MAX_LISTED])
         raise ArgumentError(f"ambiguous board {name!r}: it may be {listed}{more}; tflm boards {name} lists them")
     raise ArgumentError(f"unknown board {name!r}{_hint(name, family)} tflm boards [WORDS] lists the known ones.")
 
@@ -187,7 +187,7 @@ def _nearest(name: str, count: int = 3) -> list[str]:
     """The names of the boards and chips that have all its words, or else of the most similar ones; none if none is."""
     by_words = with_words(name.split()) if len(name.split()) > 1 else []
     if by_words:
-        return [board.name for board in by_words[:MOST_LISTED]]
+        return [board.name for board in by_words[:MAX_LISTED]]
     names = {**_chip_names(), **_board_names()}
     nearest = difflib.get_close_matches(_key(name), names, n=8 * count, cutoff=SIMILAR)
     return list(dict.fromkeys(names[key].name for key in nearest))[:count]

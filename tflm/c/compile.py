@@ -53,7 +53,7 @@ def generator() -> str:
 
 
 def origin_of(model: Model, name: str) -> str:
-    """The same of the files of a model, and which one it is."""
+    """The origin that a model's files state, with the model's size and hash."""
     digest = hashlib.sha256(model.data).hexdigest()
     return f"{generator()}\n   Model {comment_text(name)}, {len(model.data)} bytes, SHA-256 {digest}"
 
@@ -82,7 +82,8 @@ class CompiledModel:
         stack_bounds: bounds of an invoke's stack in bytes, for each part and optimization that was measured, with
             functions of newlib; None where a kernel was not measured. With a library, for the parts of these that the
             program can be compiled for, and the version of the library that its calls are written for.
-        code_bytes: of all kernels in flash, for each part and optimization that was measured; None likewise.
+        code_bytes: of all kernels in flash, for each part and optimization that was measured; None if a kernel
+            was not measured.
         instructions: of an invoke on Cortex-M4 for each optimization that was counted, by formulas; see `Instructions`.
         stages: the operators that run in turns, a few rows at a time: first, and one after the last.
         files: their contents by name.
@@ -341,7 +342,7 @@ ANY_SIZE = 1 << 30
 
 
 def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:
-    """The kernels of a model's operators, why some are generated beside a library, and the RAM without the library."""
+    """The kernels of a model's operators, the reasons for generated ones, and the RAM without the library."""
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
@@ -351,7 +352,7 @@ def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[P
 
 
 FED_SHARE = 1.03
-"""The most instructions of a program that is fed rows, as a share of those with the whole image, if there is RAM.
+"""Maximum instructions of a program that is fed rows, as a share of those with the whole image, if there is RAM.
 
 Formulas find about 1 % more of them for single rows than there are."""
 

@@ -52,7 +52,7 @@ def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
 
 
 def _kept_by_reason(model: CompiledModel) -> dict[str, list[Place]]:
-    """The operators that keep generated kernels beside a library, by reason."""
+    """The operators that keep generated kernels although a library is used, by reason."""
     found: dict[str, list[Place]] = {}
     for place, kept in model.kept_kernels.items():
         found.setdefault(kept.reason, []).append(place)

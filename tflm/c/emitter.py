@@ -243,7 +243,7 @@ class PartCall(NamedTuple):
         name: the function.
         key: unlike that of other calls of it.
         comment: what it computes.
-        failure: as `source.failure_of` gives it.
+        failure: as `source.failure_of` returns it.
     """
 
     name: str

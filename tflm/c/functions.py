@@ -30,7 +30,7 @@ from tflm.c.values import (
     widened,
 )
 
-MOST_PASSES = 24
+MAX_PASSES = 24
 """Passes over a function until what is known of its variables changes no more."""
 
 
@@ -57,7 +57,7 @@ class FunctionWriter(ExpressionWriter):
         Raises:
             TranslationError: the language has something that C has not; it says where.
         """
-        for self.passes in range(MOST_PASSES):
+        for self.passes in range(MAX_PASSES):
             before, written = dict(self.variables), set(self.instance.written)
             self.instance.calls.clear()
             self.temporaries = 0

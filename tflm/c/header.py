@@ -110,7 +110,7 @@ UNSAFE = frozenset('*\\?"')
 
 
 def comment_text(text: str) -> str:
-    """A name from a model's file as text of a comment. All text that C has of a model goes through this function.
+    """A name from a model's file as text of a comment. All text from a model reaches C through this function.
 
     Characters that are not printable or in `UNSAFE` become underscores, so that the text stays on one line and in its
     comment whatever is written around it. Converters join the names of tensors that they merge: the first is shown.

@@ -1,4 +1,4 @@
-"""Which variables are indices: all that is read of them goes into subscripts, bounds of loops and offsets of addresses.
+"""Find the variables that are indices: read only in subscripts, loop bounds and address offsets.
 
 Memory has fewer than 2^31 elements, so that C can hold indices, and compute them, in 32 bits.
 """

@@ -49,13 +49,13 @@ NOTHING = RamBuffer("nothing", 0)
 
 
 class Pointer(NamedTuple):
-    """An address: so many bytes behind the begin of a buffer or table."""
+    """An address: an offset in bytes from the start of a buffer or table."""
 
     base: RamBuffer | Table
     offset: int
 
     def advanced(self, bytes: int) -> Pointer:
-        """The address so many bytes later."""
+        """The address at a further offset in bytes."""
         return Pointer(self.base, self.offset + bytes)
 
 
@@ -333,7 +333,7 @@ class _Places:
 
         Args:
             array: it.
-            name: what it is, for the name of its table.
+            name: what the name of its table is derived from.
             operator: whose array it is; None for inputs and outputs.
         """
         if not array.nbytes:

@@ -47,7 +47,7 @@ class Scopes:
 
 
 def _declarable(statement: ast.stmt) -> list[str]:
-    """The variables that a statement assigns, and reads none of."""
+    """The variables that a statement assigns and does not read."""
     targets: list[ast.expr]
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets, value = [statement.target], statement.value

@@ -127,7 +127,7 @@ def stack_bounds(program: Program) -> dict[Build, int] | None:
 
 
 def functions_in_each_other(program: Program) -> int:
-    """The most functions of a program that call each other: NAME_invoke, those of subgraphs, that of a stage."""
+    """The maximum depth of a program's calls: NAME_invoke, the functions of subgraphs, and that of a stage."""
 
     def depth(subgraph: int) -> int:
         codes = program.subgraphs[subgraph]

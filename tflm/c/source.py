@@ -280,7 +280,7 @@ def _definitions(roots: Iterable[Instance], linkage: str) -> list[str]:
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 VARIABLE = re.compile(r"(?<![\w.>@])[A-Za-z]\w*")
-"""Whatever can be a variable in a function's text: no function may have its name, which it would hide."""
+"""All names that can be variables in a function's text; a function of the same name would be hidden."""
 
 
 def _unused_name(name: str, taken: Container[str]) -> str:

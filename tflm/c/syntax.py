@@ -99,7 +99,7 @@ def _instructions(code: CodeType) -> list[tuple[str, object]]:
 
 
 def global_of(function: FunctionType, name: str) -> Any:
-    """What a name stands for that is none of a function's own.
+    """The value of a name that is not local to a function.
 
     Raises:
         TranslationError: there is no such name.

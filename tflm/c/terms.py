@@ -123,7 +123,7 @@ def truth(text: str, binding: int) -> Term:
 
 
 def c_cast(term: Term, c_type: str) -> Term:
-    """The term as a type of C; its value stays what it is."""
+    """The term converted to a type of C, with the same value."""
     if term.c_type == c_type or (c_type == "int32_t" and term.c_type in SMALL):
         return term
     if term.constant is not None:

@@ -98,7 +98,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Callee:
-    """A function that a parameter stands for, and what it is called in C."""
+    """A function that is passed as a parameter, and its name in C."""
 
     function: FunctionType
     name: str

@@ -84,7 +84,7 @@ def device(
 
     The firmware is one that tflm export --serve or tflm compile --serve writes. The verdict is equal; differs as the
     kernel library is known to; or the first operator that is wrong, with its inputs, expected and received values.
-    The exit status is 1 if the device differs, and 2 if it gives no answer.
+    The exit status is 1 if the device differs, and 2 if it does not answer.
 
     flash writes a project to a board with the tool of its SDK, list shows serial ports, and calibrate writes how
     many cycles the device takes for each kind of operator.

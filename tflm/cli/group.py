@@ -20,7 +20,7 @@ from tflm.application.errors import NotKnown, described
 from tflm.cli.plain_text import as_text, print_error
 
 NO_ANSWER = 2
-"""Exit status if a device gives no answer."""
+"""Exit status if a device does not answer."""
 
 NOT_KNOWN = 3
 """Exit status if a model may fit: neither yes (0) nor no (1)."""
@@ -112,7 +112,8 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
     """Print an error of the block in one line; with `debug` it is raised.
 
     Raises:
-        typer.Exit: an error was printed; the status is 1, 2 if a device gives no answer, or 3 if a check has none.
+        typer.Exit: an error was printed; the status is 1, or 2 if a device does not answer, or 3 if a check is
+                inconclusive.
         UsageError: an option is invalid.
     """
     with _ended_by_its_reader():  # here, too: Click exits with status 1

@@ -2,7 +2,7 @@
 
 The thread waits for the compiler's process and links what it returns. It lasts as long as there are kernels to compile.
 When this process ends, the thread goes on for a moment and finishes the kernel that it has begun, so that short
-processes get on, too. A fork does not have it, and starts its own when it asks again for what it lacks.
+processes make progress, too. A fork does not have it, and starts its own when it asks again for what it lacks.
 """
 
 from __future__ import annotations

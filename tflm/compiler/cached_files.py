@@ -26,7 +26,7 @@ else:
 
 CACHE_VARIABLE = "TFLM_CACHE_DIR"
 
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 """No file is larger, and no more is read."""
 
 
@@ -62,7 +62,7 @@ def read(name: str) -> bytes | None:
             status = os.fstat(file.fileno())
             if not files.is_own(status) or not stat.S_ISREG(status.st_mode):
                 return None
-            digest, contents = file.read(32), file.read(MOST_BYTES)
+            digest, contents = file.read(32), file.read(MAX_BYTES)
     except OSError:
         return None
     return contents if hashlib.sha256(contents).digest() == digest else None

@@ -30,7 +30,7 @@ from typing import Any
 OUT_OF_TIME, STILL = 81, 82
 """Statuses of this process: a kernel took more than `cpu_seconds`; nothing was computed for `still_ticks`."""
 
-LEAST_PROGRESS = 1e-3
+MIN_PROGRESS = 1e-3
 """Seconds of CPU time; two clocks that are read in turn differ by less."""
 
 
@@ -76,14 +76,14 @@ class Watch:
         self._ticks = 0
 
     def begin(self, used: float) -> None:
-        """A kernel is begun, after so many seconds of CPU time."""
+        """Record that a kernel is begun, at this CPU time in seconds."""
         self._since = used
 
     def tick(self, used: float) -> int | None:
         """The status to end with; None to go on. `used` is the CPU time so far, in seconds."""
         if used - self._since > self.cpu_seconds:
             return OUT_OF_TIME
-        if used - self._last >= LEAST_PROGRESS:
+        if used - self._last >= MIN_PROGRESS:
             self._last, self._ticks = used, 0
         else:
             self._ticks += 1

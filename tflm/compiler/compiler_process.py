@@ -32,7 +32,7 @@ SECONDS_TO_EXIT = 10.0
 """How long a process may take to end once it has closed its output."""
 
 TICK_SECONDS, STILL_TICKS = 1.0, 60
-"""The process ends when it has computed nothing at so many ticks in a row."""
+"""Number of consecutive idle ticks after which the process ends."""
 
 
 class CompilerError(Exception):

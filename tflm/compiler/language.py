@@ -142,14 +142,14 @@ class Step:
         arguments: one integer for each parameter: an address, a number, or the bits of a float64.
         owners: the arrays whose addresses are among them.
         addresses: the parameters that an array was given for.
-        beside: whether it may run at the same time as the step before it.
+        parallel: whether it may run at the same time as the step before it.
     """
 
     kernel: Kernel
     arguments: tuple[int, ...]
     owners: tuple[npt.NDArray[Any], ...]
     addresses: frozenset[str] = frozenset()
-    beside: bool = False
+    parallel: bool = False
 
     def owning(self, *arrays: npt.NDArray[Any]) -> Step:
         """The same step, which keeps more arrays alive."""

@@ -30,7 +30,7 @@ from numba.extending import intrinsic  # noqa: E402
 
 
 class _Functions(AOTCodeLibrary):  # type: ignore[misc]
-    """Functions in the language of LLVM; machine code is made of what calls them."""
+    """Functions in LLVM IR, which are inlined into their callers."""
 
     def get_pointer_to_function(self, name: str) -> int:
         return 0

@@ -9,7 +9,7 @@ from importlib.machinery import PathFinder
 from tflm.compiler.compiler_main import is_working_directory
 
 PACKAGES = ("tflm", "numpy", "flatbuffers", "llvmlite", "numba")
-"""What the compiler process imports beside the standard library."""
+"""The packages that the compiler process imports besides the standard library."""
 
 
 def package_file(name: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.device.frames import MOST_PAYLOAD, Kind
+from tflm.device.frames import MAX_PAYLOAD, Kind
 from tflm.device.session import Answer, Session, Status, Transport
 from tflm.device.transports import BAUD, wire_to
 from tflm.errors import DeviceError, DeviceReset, InterpreterError, WrongModel
@@ -157,7 +157,7 @@ class Device:
         return self.facts.arena_used_bytes
 
     def reset(self) -> None:
-        """Set the state that lasts over invokes to what it is before the first one.
+        """Reset the state that persists between invokes.
 
         Raises:
             DeviceError: no answer within the limit.
@@ -244,7 +244,7 @@ class Device:
         return self._session.request(kind, struct.pack(f"<{len(numbers)}I", *numbers) + data, **settings)
 
     def _facts(self) -> Facts:
-        data = self._request(Kind.FACTS, most=MOST_PAYLOAD).data
+        data = self._request(Kind.FACTS, most=MAX_PAYLOAD).data
         size, checksum, arena, stack, heap, operators, ticks, full = FACTS.unpack_from(data)
         known_stack, known_heap = (None if each == NEVER else each for each in (stack, heap))
         text = data[FACTS.size :].decode(errors="replace")

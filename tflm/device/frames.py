@@ -18,7 +18,7 @@ BEGIN = b"\xf5\xd7"
 HEAD = struct.Struct("<2sHBII")
 CHECK = struct.Struct("<I")
 
-MOST_PAYLOAD = 4096
+MAX_PAYLOAD = 4096
 """Bytes of payload in a frame to the computer; a device says how many it takes."""
 
 REPLY = 0x80
@@ -64,11 +64,11 @@ class FrameReader:
     """Finds frames in a stream of bytes.
 
     Attributes:
-        most: the largest payload of a frame; a longer one is taken for other bytes.
+        most: the largest payload of a frame; a longer one is treated as other bytes.
         strays: how many bytes belonged to no frame.
     """
 
-    def __init__(self, most: int = MOST_PAYLOAD):
+    def __init__(self, most: int = MAX_PAYLOAD):
         self.most = most
         self.strays = 0
         self._pending = bytearray()

@@ -2,7 +2,7 @@
 
 A request is sent again until its answer comes. The device carries out a request with a new number once, and answers one
 with the last number again. It forgets the session when it is reset: it refuses all later requests of that session, so
-that what it held before is never taken for what it holds now.
+that old contents are never mistaken for new ones.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LIMIT = 5.0
 """Seconds in which a request must be answered, unless it says otherwise."""
 
 PATIENCE = 0.3
-"""Seconds after which a request is sent again; twice as long each time, up to `MOST_PATIENCE`."""
+"""Seconds after which a request is sent again; twice as long each time, up to `MAX_PATIENCE`."""
 
-MOST_PATIENCE = 3.0
+MAX_PATIENCE = 3.0
 
 READ_SECONDS = 0.1
 """Seconds that a read of the wire waits at most."""
@@ -129,7 +129,7 @@ class Session:
             found = self._reply(kind, min(now() + wait, begin + limit))
             if found is not None:
                 return self._checked(kind, found)
-            wait = min(2 * wait, MOST_PATIENCE)
+            wait = min(2 * wait, MAX_PATIENCE)
         raise DeviceError(self._silence(kind, limit, self._reader.strays - strays))
 
     def _reply(self, kind: Kind, end: float) -> Frame | None:

@@ -23,11 +23,11 @@ from tflm.report import short_size
 
 Array = npt.NDArray[Any]
 
-MOST_HEADER_BYTES = 10_000
+MAX_HEADER_BYTES = 10_000
 """Numpy's size limit for headers of untrusted files, plus the few bytes before the header."""
 
-MOST_ARRAY_BYTES = 1 << 30
-"""Most bytes read into memory from one file. A data set's .npy file may be larger, because it is memory-mapped."""
+MAX_ARRAY_BYTES = 1 << 30
+"""Maximum bytes read into memory from one file. A data set's .npy file may be larger, because it is memory-mapped."""
 
 HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -68,7 +68,7 @@ class StoredArray:
         """The values.
 
         Raises:
-            DataError: they take more than `MOST_ARRAY_BYTES`, or the file is truncated.
+            DataError: they take more than `MAX_ARRAY_BYTES`, or the file is truncated.
             OSError: the file can't be read.
         """
         require_room(self.path, [self])
@@ -81,12 +81,12 @@ def require_room(path: Path, arrays: Iterable[StoredArray]) -> None:
     """Check that arrays may be read into memory together.
 
     Raises:
-        DataError: they take more than `MOST_ARRAY_BYTES`.
+        DataError: they take more than `MAX_ARRAY_BYTES`.
     """
     size = sum(array.nbytes for array in arrays)
-    if size > MOST_ARRAY_BYTES:
+    if size > MAX_ARRAY_BYTES:
         raise DataError(
-            f"{path}: its values take {short_size(size)}; at most {short_size(MOST_ARRAY_BYTES)} are read into memory. "
+            f"{path}: its values take {short_size(size)}; at most {short_size(MAX_ARRAY_BYTES)} are read into memory. "
             "For larger data sets, use tflm evaluate with a .npy file, which is mapped"
         )
 
@@ -131,11 +131,11 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> It
 
 def _stored(path: Path, key: str, opened: Callable[[], IO[bytes]], size: int) -> StoredArray:
     with _readable(path, key), opened() as stream:
-        head = io.BytesIO(stream.read(MOST_HEADER_BYTES + 64))
+        head = io.BytesIO(stream.read(MAX_HEADER_BYTES + 64))
         version = np.lib.format.read_magic(head)
         if version not in HEADERS:
             raise ValueError(f"version {version} of the format holds records")
-        shape, _, dtype = HEADERS[version](head, max_header_size=MOST_HEADER_BYTES)
+        shape, _, dtype = HEADERS[version](head, max_header_size=MAX_HEADER_BYTES)
         if dtype.hasobject or any(type(size) is not int or size < 0 for size in shape):  # True is an int, too
             raise ValueError(f"it holds {dtype} of shape {list(shape)}")
     found, there = StoredArray(path, key, shape, dtype, opened), max(size - head.tell(), 0)

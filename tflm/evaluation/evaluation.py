@@ -146,7 +146,7 @@ def evaluate(
             The reference runs here.
 
     Raises:
-        DeviceError: the device gives no answer. Earlier results are kept in the `results` file.
+        DeviceError: the device does not answer. Earlier results are kept in the `results` file.
         DataError: a sample is bad and `on_bad` is "stop"; labels do not match the samples; the disk is full. Earlier
             results are kept in the `results` file.
         ArgumentError: an argument is invalid.

@@ -28,9 +28,9 @@ T = TypeVar("T")
 FILE_KINDS = ".npz, .npy, .png, .jpg, .wav, .csv or raw bytes"
 INPUT_SUFFIXES = (".png", ".jpg", ".jpeg", ".wav", ".npy", ".csv")
 LABEL_NAMES = ("labels", "label", "y")
-MOST_STEPS = 1_000_000
-"""Most samples of an array that are run in one call; a data set may have more."""
-MOST_SOUND_BYTES = 128 << 20
+MAX_STEPS = 1_000_000
+"""Maximum number of samples of an array that are run in one call; a data set may have more."""
+MAX_SOUND_BYTES = 128 << 20
 """An hour of samples of 16 bits at 16 kHz."""
 PICTURE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes, by channels."""
@@ -214,8 +214,8 @@ def _named(names: Mapping[str, int], file: str) -> str:
 def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     """Read the samples of a stored array for an input, after checking that they fit; with `real`, all are quantized."""
     count = require_samples(stored.shape, tensor, stored.name)
-    if not 0 < count <= MOST_STEPS:
-        raise DataError(f"{stored.name}: has {count:,} samples; from 1 to {MOST_STEPS:,} are run at once")
+    if not 0 < count <= MAX_STEPS:
+        raise DataError(f"{stored.name}: has {count:,} samples; from 1 to {MAX_STEPS:,} are run at once")
     values = stored.read().reshape(count, *tensor.data.shape)
     return [tensor.quantized(each) if real else fitted(each, tensor, stored.name) for each in values]
 
@@ -294,7 +294,7 @@ def read_sound(path: Path) -> npt.NDArray[np.int32]:
         DataError: it is not a WAV file of 8, 16 or 32 bits.
         OSError: it can't be read.
     """
-    content = io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))
+    content = io.BytesIO(read_at_most(path, MAX_SOUND_BYTES))
     try:
         with wave.open(content) as file:
             width, raw = file.getsampwidth(), file.readframes(file.getnframes())

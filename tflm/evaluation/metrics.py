@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tflm.errors import DataError
 
 Array = npt.NDArray[Any]
-MOST_CLASSES = 4096
-"""Limit for labels: the confusion matrix of so many classes takes 128 MiB."""
+MAX_CLASSES = 4096
+"""Largest number of classes: their confusion matrix takes 128 MiB."""
 
 BLOCK = 1 << 16
 """Samples per block, since results may be larger than the memory."""
@@ -80,9 +80,9 @@ def classification(records: Array, k: int = 5) -> Classification | None:
     classes = max(scores.shape[1], 2)
     if labels.min() < 0 or labels.max() >= classes:
         raise DataError(f"labels range from {labels.min()} to {labels.max()}; the model has {classes} classes")
-    if classes > MOST_CLASSES:
+    if classes > MAX_CLASSES:
         raise DataError(
-            f"the model has {classes:,} outputs; with labels, at most {MOST_CLASSES:,} are classes. Leave them out"
+            f"the model has {classes:,} outputs; with labels, at most {MAX_CLASSES:,} are classes. Leave them out"
         )
     confusion = np.zeros((classes, classes), np.int64)
     np.add.at(confusion, (labels, predicted), 1)

@@ -42,7 +42,7 @@ class Runnable(Protocol):
         """Run the model once."""
 
     def reset(self) -> None:
-        """Set state to what it is before the first invoke."""
+        """Reset the state to that before the first invoke."""
 
 
 def inputs_of(interpreter: Runnable) -> list[TfLiteTensor]:
@@ -124,7 +124,7 @@ class Runner:
             after_step: called after each step.
 
         Raises:
-            DeviceError: a device gives no answer, or is reset each time.
+            DeviceError: a device does not answer, or resets each time.
         """
         for left in reversed(range(TRIES)):
             try:

@@ -26,7 +26,7 @@ from tflm.runtime.recorded_allocations import RecordedAllocation
 from tflm.schema.model import Model
 from tflm.targets import PARTS, Target
 
-MOST_VARIABLES = 64
+MAX_VARIABLES = 64
 """Capacities for resource variables to try."""
 
 
@@ -197,7 +197,7 @@ def variables_instead(model: Model, thought: Build) -> Iterator[Build]:
     """Builds with other capacities for resource variables, if the model has any."""
     needed = count_resource_variables(model)
     if needed:
-        for count in range(needed, MOST_VARIABLES + 1):
+        for count in range(needed, MAX_VARIABLES + 1):
             if count != thought.resource_variables:
                 yield thought._replace(resource_variables=count)
 

@@ -39,7 +39,7 @@ class BoardBudget:
 
     @property
     def flash_left_bytes(self) -> int | None:
-        """Least flash left for the application; negative if it does not fit, None if unknown."""
+        """Lowest flash left for the application; negative if it does not fit, None if unknown."""
         if self.program_range_bytes is None or self.flash_available_bytes is None:
             return None
         return self.flash_available_bytes - self.model_bytes - self.program_range_bytes[1]

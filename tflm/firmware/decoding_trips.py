@@ -27,7 +27,7 @@ UNROLLED = {2: 16, 3: 32, 4: 16}
 
 
 def _look_up(encoded: Encoded) -> dict[str, int]:
-    """Indices of the same width; int8 by 16 or 32, from the next multiple of so many elements on in each channel."""
+    """Indices of the same width; int8 by 16 or 32, from the next multiple of that in each channel."""
     bits = int(encoded.metadata[PARAMETERS_BYTE]) & BIT_WIDTH_MASK
     channels, size = len(encoded.zero_points), encoded.size
     tensor = {"tensors of tables": 1}

@@ -82,5 +82,5 @@ def _span(sizes: Iterable[int]) -> Span:
 
 @cache
 def _largest_operator() -> int:
-    """The most flash that any one operator adds to a firmware without operators."""
+    """The maximum flash that any one operator adds to a firmware without operators."""
     return max(round(entry.sizes([name]).flash - entry.sizes([]).flash) for entry in shipped() for name in entry.places)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tflm.firmware.source_text import files_below
 
 LARGEST_BUILD_FILE = 1 << 20
-"""Most bytes read from a build file."""
+"""Maximum bytes read from a build file."""
 
 BUILD_FILES = re.compile(
     r"(CMakeLists\.txt|.*\.cmake|Makefile|.*\.mk|.*\.inc|library\.(json|properties)|platform\.txt|platformio\.ini|"

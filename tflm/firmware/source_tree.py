@@ -23,10 +23,10 @@ from tflm.releases import history
 
 PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
 LARGEST_SOURCE = 4 << 20
-"""Most bytes read from a source file; TFLM's largest has 1 MB."""
+"""Maximum bytes read from a source file; TFLM's largest has 1 MB."""
 
 FEWEST_FILES = 3
-"""Least number of files that count as a copy of a project; fewer may be a coincidence."""
+"""Minimum number of files that count as a copy of a project; fewer may be a coincidence."""
 
 
 class Span(NamedTuple):

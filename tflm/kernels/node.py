@@ -268,7 +268,7 @@ class KernelContext(NodeTensors, Protocol):
 
     @property
     def while_limit(self) -> int | None:
-        """Most iterations of a WHILE; None for no limit."""
+        """Maximum number of iterations of a WHILE; None for no limit."""
 
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
         """The bytes of a requested scratch buffer."""

@@ -79,7 +79,7 @@ def _with_version(name: str, target: Target, release: Releases | None) -> str:
     """A library's name, with the version that a release is built with, where neither is left open."""
     if release is None:
         return name
-    from tflm.libraries.pins import PINS  # what names no release needs none of this
+    from tflm.libraries.pins import PINS  # not needed without a release
 
     if name not in PINS:
         return name

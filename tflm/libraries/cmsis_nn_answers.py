@@ -297,7 +297,7 @@ def defects(version: Version) -> Iterator[Concern]:
             "TRANSPOSE_CONV",
             Effect.DIFFERS,
             _misaligned_rows,
-            "Of int8, with a padding above that is no multiple of the stride, rows are added up at the wrong places "
+            "With int8 and a top padding that is not a multiple of the stride, rows are added up at the wrong places "
             "(CMSIS-NN v7.0.0 to 4ab83cc3; fixed in 4a8f5b5d of 2026-07-14, which no TFLM is built with yet).",
             "Use a filter or stride whose padding is a multiple of the stride, or build with a later CMSIS-NN, or with "
             "TFLM's reference kernel.",

@@ -162,7 +162,7 @@ def _conv_1_x_n_bytes(conv: Convolution, target: Target, version: Version) -> in
 
 
 WINDOW_OF_FAST_INT16 = 512
-"""Least elements of a window for which an int16 CONV_2D needs no buffer, before 8492d82a."""
+"""Minimum number of elements of a window for which an int16 CONV_2D needs no buffer, before 8492d82a."""
 
 
 def conv_s16_bytes(conv: Convolution, target: Target, version: Version) -> int:

@@ -113,7 +113,7 @@ GLUE_CONCERNS = (
         "FULLY_CONNECTED",
         Effect.DIFFERS,
         _has_other_rank,
-        "The first two dimensions of an int8 output are taken for batches and channels: with a rank other than 2, "
+        "The first two dimensions of an int8 output are treated as batches and channels: with a rank other than 2, "
         "answers are wrong (esp-tflite-micro up to 1.3.1; fixed in 1.3.2).",
         "Convert the model so that its output has 2 dimensions, or use esp-tflite-micro 1.3.2 or later.",
     ),

@@ -30,7 +30,7 @@ SMALLEST_SHARED_BYTES = 5
 """Minimum size for sharing; smaller tensors are often placeholders that were not resized yet."""
 
 SHARED_INPUTS = 3
-"""Most inputs of an operator that may be shared."""
+"""Maximum number of inputs of an operator that may be shared."""
 
 UNCHANGED = {
     BuiltinOperator.RESHAPE: (0,),

@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(buffers: Sequence[Buffer]) -> Problem:
-    """The problem of placing buffers, none of which is empty or used for the last time before the first."""
+    """The problem of placing buffers. No buffer is empty, and none ends before it begins."""
     table = table_of(buffers)
     size, fixed = table[:, 0].copy(), table[:, 3].copy()
     first, end = _sections(table[:, 1], table[:, 2])

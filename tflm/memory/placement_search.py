@@ -26,7 +26,7 @@ UNFINISHED, FOUND, INFEASIBLE, TRAIL_IS_FULL = 0, 1, 2, 3
 """Results of `run`."""
 
 PLACED = -1
-"""The least offset of a buffer that is placed already."""
+"""The lowest offset of a buffer that is placed already."""
 
 NO_FRAME = -1
 FAR = 1 << 62

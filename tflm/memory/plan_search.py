@@ -33,7 +33,7 @@ DEFAULT_TIME_LIMIT = 10.0
 SECONDS_BETWEEN_CLOCKS = 0.01
 SECONDS_BETWEEN_REPORTS = 0.5
 LARGEST_NUMBER_OF_PAIRS = 1 << 26
-"""Most pairs of buffers alive together for which a search is attempted; bounds its memory."""
+"""Maximum number of pairs of buffers alive together for which a search is attempted; bounds its memory."""
 
 
 class Stopped(str, Enum):
@@ -186,7 +186,7 @@ class _Clock:
         return time.monotonic() - self._begin
 
     def has_time_for(self, seconds: float) -> bool:
-        """Whether so many seconds are left, and a step."""
+        """Return whether this much time is left, in seconds, and at least one step."""
         has_time = self.limits.seconds is None or self.seconds() + seconds < self.limits.seconds
         return has_time and self.limit_reached() is None
 

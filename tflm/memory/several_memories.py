@@ -26,11 +26,11 @@ from tflm.targets import align_down, align_up
 REGION_BYTES = 1 << 32
 """Distance between the offsets of one memory and those of the next, in a plan of several."""
 
-MOST_STATES = 2048
+MAX_STATES = 2048
 """Assignments of the buffers that are alive, of which the cheapest are kept."""
 
-MOST_EXPANSIONS = 20_000
-MOST_PLACED = 32
+MAX_EXPANSIONS = 20_000
+MAX_PLACED = 32
 """Assignments for which a placement is searched."""
 
 STEPS = 5000
@@ -176,7 +176,7 @@ class _Assignments:
         effort: int,
     ):
         self._buffers, self._traffic, self._rooms, self._costs = buffers, traffic, rooms, costs
-        self._most_states, self._most_expansions = MOST_STATES * effort, MOST_EXPANSIONS * effort
+        self._most_states, self._most_expansions = MAX_STATES * effort, MAX_EXPANSIONS * effort
         self._order = sorted((i for i, b in enumerate(buffers) if b.size), key=lambda i: (buffers[i].first_use, i))
         self._alive_at = list(self._alive())
         self.is_complete = True
@@ -267,7 +267,7 @@ def _cheapest(
         if not proved and bound is None:
             bound = cost
         tried += 1
-        if tried == MOST_PLACED * effort:
+        if tried == MAX_PLACED * effort:
             break
     return None, (last if bound is None else bound) if search.is_complete else search.bound
 
@@ -322,7 +322,7 @@ def _simple(
 def _one_by_one(
     buffers: Sequence[Buffer], order: Sequence[int], rooms: Sequence[int], memories: Sequence[int]
 ) -> list[Spot] | None:
-    """Put each buffer into the first memory where it fits beside those before it; None if one fits nowhere."""
+    """Put each buffer into the first memory with room left; None if one fits nowhere."""
     placed = [PlacedBuffers(len(buffers)) for _ in rooms]
     spots = [Spot(0, 0)] * len(buffers)
     for i in order:

@@ -1,4 +1,4 @@
-"""Plans of a model's buffers in several memories, for stock TFLM with a planner of one's own."""
+"""Plans of a model's buffers in several memories, for stock TFLM with a custom planner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tflm.targets import Target, align_up
 
 EFFORT_GROWTH = 4
 EFFORTS = tuple(EFFORT_GROWTH**i for i in range(6))
-"""Rounds of the search, each with so many times the work of the first; it ends with a proof or at the time limit."""
+"""The work of each round of the search, relative to the first. The search ends with a proof or at the time limit."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
-"""Most sets of operators kept after each step. If there are no more than these, the order found is optimal."""
+"""Maximum number of sets of operators kept after each step. If there are no more, the order found is optimal."""
 
 LARGEST_NUMBER_OF_OPERATORS = 4096
-"""Most operators for which an order is searched: a set of operators has a bit for each."""
+"""Maximum number of operators for which an order is searched: a set of operators has a bit for each."""
 
 
 class OperatorOrder(NamedTuple):

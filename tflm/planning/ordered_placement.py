@@ -16,7 +16,7 @@ UNPLACED = -1
 def place(
     count: int, bars: Bars, order: Integers, is_high: Integers, top: Integers, alignment: int, offsets: Integers
 ) -> int:
-    """Fill `offsets`, each a multiple of the alignment; gives the bytes that all take.
+    """Fill `offsets`, each a multiple of the alignment; returns the bytes of all buffers.
 
     Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top[0]`, where there
     is one.

@@ -25,7 +25,7 @@ from tflm.schema.verifier import called_subgraphs
 from tflm.targets import align_up
 
 LARGEST_BODY = 512
-"""Most tensors that are grouped."""
+"""Maximum number of tensors that are grouped."""
 
 
 class View(NamedTuple):
@@ -191,7 +191,7 @@ class Views:
 
 
 def most_alive(bodies: Sequence[Body]) -> int:
-    """The most bytes that are needed at one step, each piece as large as it is."""
+    """Maximum bytes that are needed at one step, each piece as large as it is."""
     changes: dict[int, int] = {}
     for body in bodies:
         for begin, end, first, last in body.pieces:

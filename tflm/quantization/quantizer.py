@@ -16,7 +16,7 @@ PACKAGE = "litert-quantizer~=0.11.0"
 """The tested versions, as in the extra `quantize`."""
 
 SMALLEST_MAGNITUDE = 1e-9
-"""The least range that the package distinguishes from 0."""
+"""The minimum range that the package distinguishes from 0."""
 
 
 def require_quantizer() -> Any:

@@ -22,7 +22,7 @@ Report = Callable[[int, "int | None"], None]
 
 
 class Range(NamedTuple):
-    """The least and the greatest value of a tensor."""
+    """The lowest and the highest value of a tensor."""
 
     lowest: float
     highest: float

@@ -23,8 +23,8 @@ CONVOLUTIONS = frozenset({BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CON
 
 WEIGHTS = (TensorType.INT8, TensorType.FLOAT32)
 
-MOST_ZEROS = 3
-"""Most taps of zeros added on one side of a kernel."""
+MAX_ZEROS = 3
+"""Maximum number of taps of zeros added on one side of a kernel."""
 
 
 class PaddedAxis(NamedTuple):
@@ -53,7 +53,7 @@ def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
     """The fewest taps of zeros before and after the kernel with which SAME has the same windows; None if none do."""
     if axis.windows != output_size(Padding.SAME, axis.size, axis.taps, axis.stride, axis.dilation):
         return None
-    choices = sorted(itertools.product(range(MOST_ZEROS + 1), repeat=2), key=lambda zeros: (sum(zeros), zeros))
+    choices = sorted(itertools.product(range(MAX_ZEROS + 1), repeat=2), key=lambda zeros: (sum(zeros), zeros))
     for first, last in choices:
         taps, before = first + axis.taps + last, axis.before + first * axis.dilation
         if padding_before(axis.windows, axis.size, taps, axis.stride, axis.dilation) == before:

@@ -26,10 +26,10 @@ from tflm.schema.tables import Operator
 INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
 
 LONGEST_CHAIN = 3
-"""Most operators in a chain."""
+"""Maximum number of operators in a chain."""
 
-MOST_VALUES = 1 << 20
-"""Most values of the type, times distinct constants, that are run."""
+MAX_VALUES = 1 << 20
+"""Maximum number of values of the type, times distinct constants, that are run."""
 
 NEUTRAL: dict[BuiltinOperator, tuple[float, bool]] = {
     BuiltinOperator.MUL: (1.0, True),
@@ -130,7 +130,7 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
     several = [elements for elements in constants.values() if elements.size > 1]
     values = all_values(graph.tensors[source].type)
     columns = several[0].size if several else 1
-    if len(several) > 1 or columns * values.size > MOST_VALUES:
+    if len(several) > 1 or columns * values.size > MAX_VALUES:
         return None
     builder = ModelBuilder()
     main = builder.subgraph()

@@ -141,7 +141,7 @@ class _Inference:
         registration = REGISTRATIONS.get(name)
         rule = registration.shape_rule if registration else WITHOUT_KERNEL.get(name)
         if rule is None:
-            raise OperatorError("does not allow its inputs to be resized: no rule gives the shapes of its outputs")
+            raise OperatorError("does not allow its inputs to be resized: the shapes of its outputs are unknown")
         signature = signature_of(builtin_code(code), operator, self._subgraph)
         node = StaticNode(
             signature.operator,

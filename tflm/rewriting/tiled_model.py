@@ -35,7 +35,8 @@ SHARE_OF_PLAN = 0.1
 """Share of the time limit for a plan of the model without bands."""
 
 PLAN_STEPS = 20_000
-"""Most search steps for the plan of a model without bands; a step limit gives the same result on every machine."""
+"""Maximum number of search steps for the plan of a model without bands. Unlike a time limit, it gives the same result
+on every machine."""
 
 
 def tile(

@@ -34,7 +34,7 @@ from tflm.versioning import needed_version
 ALIGNMENT = 16
 """Alignment of tensors in the arena."""
 
-MOST_SHRUNK = 8
+MAX_SHRUNK = 8
 """Size of the largest region whose parts, with single operators removed, are tried too."""
 
 
@@ -117,7 +117,7 @@ def _regions(graph: Graph) -> Iterator[Region]:
             region = _grown(graph, tensor, by)
             if region.changes:
                 yield region
-            if 1 < len(region.changes) <= MOST_SHRUNK:
+            if 1 < len(region.changes) <= MAX_SHRUNK:
                 yield from _parts(region)
 
 

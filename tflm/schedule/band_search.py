@@ -28,10 +28,10 @@ from tflm.schema.tables import Operator
 from tflm.targets import align_up
 
 MAXIMUM_TURNED = 4
-"""Most stages of a tiling whose directions are tried in all combinations."""
+"""Maximum number of stages of a tiling whose directions are tried in all combinations."""
 
 SLACK = 256
-"""Most bytes by which an arena may be overestimated."""
+"""Maximum bytes by which an arena may be overestimated."""
 
 QUICK_ROUNDS, THOROUGH_ROUNDS = 2, 60
 """Changes per body in the search for a plan: for any tiling, and for the best one."""

@@ -15,7 +15,7 @@ from tflm.schema.options import ConcatenationOptions, SliceOptions
 from tflm.schema.tables import Operator
 
 MAXIMUM_CONCATENATED = 10
-"""Most inputs of TFLM's CONCATENATION."""
+"""Maximum number of inputs of TFLM's CONCATENATION."""
 
 SLICE_VERSIONS = {TensorType.INT8: 2, TensorType.INT16: 4}
 CONCATENATION_VERSIONS = {TensorType.INT8: 2, TensorType.INT16: 3}

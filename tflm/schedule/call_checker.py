@@ -27,7 +27,7 @@ def lost_values(model: Model, plan: Plan, kernels: Kernels, states: Mapping[int,
     """Every value that a plan loses, in the order in which calls miss them; none for a sound plan.
 
     Args:
-        model, plan, kernels: the plan, and what it is for.
+        model, plan, kernels: the plan, and the model and kernels that it is for.
         states: variables, each with the tensor whose value it must have after an invoke.
     """
     return _Calls(model, plan, kernels, states or {}).problems()

@@ -41,7 +41,7 @@ def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
     """The model with an operator that copies rows of its largest image.
 
     Raises:
-        ArgumentError: there is no such number of rows.
+        ArgumentError: the number of rows is out of range.
         CompileError: no input is an image.
     """
     graph = Graph(model)

@@ -24,7 +24,7 @@ from tflm.schema.patch import with_operator_order
 from tflm.targets import align_up
 
 RAM_ALIGNMENT = 16
-"""What the bytes of all buffers together are a multiple of."""
+"""Alignment of the total size of all buffers, in bytes."""
 
 SLACK = 1
 """Per cent by which a plan may exceed the smallest that was found, if it has fewer calls."""

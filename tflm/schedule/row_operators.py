@@ -165,7 +165,7 @@ def both_ways(operator: RowOperator) -> tuple[range, range]:
 
 
 def blocks_at(operator: RowOperator, distance: int) -> list[Rows]:
-    """The fewest blocks in which an operator can run where its input begins so many bytes behind its output."""
+    """The fewest blocks in which an operator can run if its input starts `distance` bytes after its output."""
     for size in sorted({-(-operator.rows // count) for count in range(1, operator.rows + 1)}, reverse=True):
         for backwards in (False, True):
             if distance in distances(operator, size, backwards=backwards):

@@ -74,7 +74,7 @@ def tilings_within(costs: CostModel[Stage], budget: int) -> list[Tiling[Stage]]:
 
 
 def _pareto_optimal(tilings: Sequence[Tiling[Stage]]) -> list[Tiling[Stage]]:
-    """Those of the tilings, with one or two costs, that none of the others beats in both."""
+    """The Pareto front of the tilings, by one or two costs."""
     best: list[Tiling[Stage]] = []
     for tiling in sorted(tilings, key=lambda tiling: (tiling.cost, tiling.peak)):
         if not best or tiling.cost[-1] < best[-1].cost[-1]:

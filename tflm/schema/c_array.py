@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import re
 
-from tflm.bounded_reading import MOST_TEXT_BYTES
+from tflm.bounded_reading import MAX_TEXT_BYTES
 from tflm.errors import ModelError
 from tflm.schema.reader import IDENTIFIER
 
-MOST_ARRAYS = 1000
+MAX_ARRAYS = 1000
 """Only this many arrays of a file are looked at."""
 
 _COMMENT_START = re.compile("/[*/]")
@@ -51,13 +51,13 @@ def model_in_c(source: memoryview) -> bytes | None:
     Raises:
         ModelError: no array is a model, several are, or the array is cut off; the message names them.
     """
-    if len(source) > MOST_TEXT_BYTES:
-        raise ModelError(f"C source of {len(source):,} bytes; at most {MOST_TEXT_BYTES:,} are read")
+    if len(source) > MAX_TEXT_BYTES:
+        raise ModelError(f"C source of {len(source):,} bytes; at most {MAX_TEXT_BYTES:,} are read")
     text = without_comments(str(source, "latin-1"))
     names: list[str] = []
     models: list[tuple[str, int, int]] = []
     at = 0
-    while len(names) < MOST_ARRAYS and (opening := _NUMBERS.search(text, at)):
+    while len(names) < MAX_ARRAYS and (opening := _NUMBERS.search(text, at)):
         at = opening.end()
         name = _name_before(text, opening.start())
         names.append(name)

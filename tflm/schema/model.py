@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Any
 
-from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
+from tflm.bounded_reading import MAX_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
 from tflm.hooks import model_html, version_findings
 from tflm.schema import verifier
@@ -87,7 +87,7 @@ class Model:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return cls(read_stream(file, MOST_MODEL_BYTES, os.fspath(path)), checks)
+                return cls(read_stream(file, MAX_MODEL_BYTES, os.fspath(path)), checks)
             if status.st_size <= LARGEST_COPY:
                 return cls(file.read(LARGEST_COPY), checks)
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), checks)

@@ -12,7 +12,7 @@ import enum
 import struct
 from typing import Any
 
-from tflm.bounded_reading import MOST_MODEL_BYTES
+from tflm.bounded_reading import MAX_MODEL_BYTES
 from tflm.errors import ModelError
 from tflm.schema.layout import (
     AnyTable,
@@ -95,7 +95,7 @@ class Reader:
 
     def _outside(self, end: int, reason: str) -> _Broken:
         """What is wrong with something that ends outside the file: it was cut off, unless no model is so large."""
-        if not self._size < end <= MOST_MODEL_BYTES:
+        if not self._size < end <= MAX_MODEL_BYTES:
             return _Broken(reason)
         missing = f"at least {end - self._size:,} bytes missing"
         return _Broken(f"{reason}: the file was cut off, with {missing}, or damaged")

@@ -32,7 +32,7 @@ MAXIMUM_TENSOR_BYTES = 2**31 - 1
 """TFLM counts the bytes of a tensor in a 32-bit int."""
 
 MAXIMUM_RANK = 32
-"""The most dimensions that every version of numpy supports."""
+"""Maximum number of dimensions that every version of numpy supports."""
 
 MAXIMUM_DEPTH = 100
 """Nesting of subgraphs that run subgraphs. TFLM plans and runs them by recursion, on a small stack."""
@@ -313,7 +313,7 @@ def _calls(model: Model) -> Findings:
     ]
     order, cycle = _callees_first(calls)
     if cycle is not None:
-        reason = f"subgraph {cycle} runs itself, by way of IF, WHILE or CALL_ONCE"
+        reason = f"subgraph {cycle} runs itself, through IF, WHILE or CALL_ONCE"
         yield ModelError(reason, table="SubGraph", field="operators", place=f"subgraphs[{cycle}]")
         return
     depths, steps = [0] * len(calls), [0] * len(calls)

@@ -49,7 +49,7 @@ def write_model(model: Model) -> bytes:
 
 
 def _write_table(builder: Any, table: Table) -> int:
-    """Write what the table refers to, then the table; gives its position as the builder counts."""
+    """Write what the table refers to, then the table; returns its position as the builder counts."""
     fields = fields_of(type(table))
     values = [getattr(table, field.name) for field in fields]
     targets = [

@@ -13,7 +13,7 @@ from tflm.boards import Bank
 from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.schema.enums import TensorType
 
-LEAST_STACK = 2 << 10
+MIN_STACK = 2 << 10
 """Bytes of stack in a linker script if the model's stack is unknown."""
 
 STACK_OF_MAIN = 1 << 10
@@ -111,7 +111,7 @@ class Build(NamedTuple):
         bound = None if self.compiled is None else self.compiled.stack_bytes
         if self.found is not None and self.found.firmware_ram is not None:
             bound = self.found.firmware_ram.stack_bytes
-        return bound + STACK_OF_MAIN if bound else LEAST_STACK
+        return bound + STACK_OF_MAIN if bound else MIN_STACK
 
     def uses(self, *types: TensorType) -> bool:
         """Whether an input or output has one of these types."""

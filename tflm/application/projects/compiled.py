@@ -32,7 +32,7 @@ from tflm.targets import align_up
 FOLDER = "compiled"
 """Of the templates."""
 
-LEAST_MAIN_STACK = 4 << 10
+MIN_MAIN_STACK = 4 << 10
 """Bytes of stack of Zephyr's main thread."""
 
 MAIN = Template("""\
@@ -410,7 +410,7 @@ def _shows(names: dict[str, str], tensors: list[TensorInterface]) -> Iterator[st
 
 
 def _zephyr_values(build: Build) -> dict[str, str]:
-    settings = [f"CONFIG_MAIN_STACK_SIZE={max(LEAST_MAIN_STACK, align_up(build.stack_bytes, 8))}"]
+    settings = [f"CONFIG_MAIN_STACK_SIZE={max(MIN_MAIN_STACK, align_up(build.stack_bytes, 8))}"]
     return {"configuration": "\n".join(settings), "zephyr_board": build.ids.zephyr or "BOARD"}
 
 

@@ -47,7 +47,7 @@ def constants(name: str, values: Any) -> Address:
 
 
 def context(bytes: int) -> Structure:
-    """The context with so many bytes of RAM, which the function sets before it reads them."""
+    """The context for a buffer of `size` bytes, which the function writes before it reads it."""
     return buffer(target("scratch", work_array(bytes, np.int8)), bytes) if bytes else NO_BUFFER
 
 

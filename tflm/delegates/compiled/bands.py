@@ -13,7 +13,7 @@ from tflm.compiler.language import Step
 BANDS_OF_A_THREAD = 2
 """With more bands than threads, one that was interrupted has less left for the others to wait for."""
 
-LEAST_PRODUCTS = 1 << 13
+MIN_PRODUCTS = 1 << 13
 """Products of vectors in a band, at least: some microseconds."""
 
 _threads: ContextVar[int] = ContextVar("threads that share operators", default=1)
@@ -42,7 +42,7 @@ def bands_of(rows: int, products_of_row: int, unit: int = 1) -> list[slice]:
         products_of_row: products of vectors, which say how much work a row is.
         unit: rows of a tile; all bands but the last have a multiple of it, and all have one at least.
     """
-    affordable = min(rows // unit, rows * products_of_row // LEAST_PRODUCTS)
+    affordable = min(rows // unit, rows * products_of_row // MIN_PRODUCTS)
     count = min(threads() * BANDS_OF_A_THREAD, affordable) if threads() > 1 else 1
     if count < 2:
         return [slice(0, rows)]
@@ -52,4 +52,4 @@ def bands_of(rows: int, products_of_row: int, unit: int = 1) -> list[slice]:
 
 def together(steps: Sequence[Step]) -> list[Step]:
     """Steps that may run at the same time."""
-    return [*steps[:1], *(replace(step, beside=True) for step in steps[1:])]
+    return [*steps[:1], *(replace(step, parallel=True) for step in steps[1:])]

@@ -23,18 +23,18 @@ from tflm.kernels.layers.geometry import Axis
 
 VECTORS = 4
 ROWS = 4
-"""Most rows of a window: bytes of a unit."""
+"""Maximum number of rows of a window: bytes of a unit."""
 
-MOST_COLUMNS = 4
-LEAST_CHANNELS = 8
-"""A tile has a multiple of so many channels of each of its positions."""
+MAX_COLUMNS = 4
+MIN_CHANNELS = 8
+"""The channels of a layer must be a multiple of this."""
 
 
 def fits_columns(rows: Axis, columns: Axis, channels: int, image: Image, scaling: Scaling) -> bool:
     """Whether `bind_columns` binds such a layer."""
-    is_small = 1 < rows.taps <= ROWS and columns.stride < columns.taps <= MOST_COLUMNS and columns.dilation == 1
+    is_small = 1 < rows.taps <= ROWS and columns.stride < columns.taps <= MAX_COLUMNS and columns.dilation == 1
     of_bytes = image.unit == "bytes" and scaling.bits == 8 and lanes() == 16
-    return of_bytes and is_small and channels % LEAST_CHANNELS == 0
+    return of_bytes and is_small and channels % MIN_CHANNELS == 0
 
 
 def bind_columns(

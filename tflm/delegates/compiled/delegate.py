@@ -19,7 +19,7 @@ from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import DelegateParams, StandaloneRun
 from tflm.runtime.micro_graph import bind_node
 
-MOST_THREADS = 64
+MAX_THREADS = 64
 
 
 class Compiled(Delegate):
@@ -32,7 +32,7 @@ class Compiled(Delegate):
         compiles: whether to compile kernels that are not in the cache. If not, numpy runs their operators, and all that
             compute with floats, whose results might otherwise depend on the cache.
         in_background: whether `allocate_tensors` does not wait for the compiler. Until the kernels of an operator are
-            compiled, numpy runs it, if that gives the same result bit for bit: operators on integers, and those that
+            compiled, numpy runs it if the result is the same bit for bit: operators on integers, and those that
             only move elements. `allocate_tensors` still waits for the kernels of others, which compute with floats.
         threads: that share large operators, with the one that invokes. Workers are started when they are needed first,
             and keep a core each busy while a model runs. Results are the same.
@@ -41,14 +41,14 @@ class Compiled(Delegate):
         kernels: the kernels that models which were allocated with it need, by name, compiled or not.
 
     Raises:
-        ArgumentError: `threads` is not from 1 to `MOST_THREADS`.
+        ArgumentError: `threads` is not from 1 to `MAX_THREADS`.
     """
 
     runs_in_order = True
 
     def __init__(self, compiles: bool = True, *, in_background: bool = False, threads: int = 1):
-        if not 1 <= threads <= MOST_THREADS:
-            raise ArgumentError(f"threads is {threads}, must be from 1 to {MOST_THREADS}")
+        if not 1 <= threads <= MAX_THREADS:
+            raise ArgumentError(f"threads is {threads}, must be from 1 to {MAX_THREADS}")
         self.compiles = compiles
         self.in_background = in_background
         self.threads = threads

@@ -11,7 +11,7 @@ from tflm.compiler.intrinsics import float64_of_bits
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int64
 
-LEAST_EXPONENT, MOST_EXPONENT = -150.0, 130.0
+MIN_EXPONENT, MAX_EXPONENT = -150.0, 130.0
 """Powers of two beyond which float32 has zero and infinity."""
 
 LOG2_E, LN_2 = 1 / math.log(2), math.log(2)
@@ -26,8 +26,8 @@ SMALL = 1 / 32
 def exponential(x: Any) -> Any:
     """exp(x), to 1e-11; 0 and infinity where float32 has these; NaN stays NaN."""
     power = x * LOG2_E
-    power = LEAST_EXPONENT if power < LEAST_EXPONENT else power
-    power = MOST_EXPONENT if power > MOST_EXPONENT else power
+    power = MIN_EXPONENT if power < MIN_EXPONENT else power
+    power = MAX_EXPONENT if power > MAX_EXPONENT else power
     whole = np.floor(power + 0.5)
     r = (power - whole) * LN_2
     tail = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880))))

@@ -1,4 +1,4 @@
-"""Few channels: windows beside each other joined to one window that has the channels of all of them.
+"""Layers with few channels: adjacent windows are joined to one window that has the channels of all of them.
 
 Vectors of channels are then full. The joined window is wider; outside of its own window, a channel has weights of zero.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tflm.kernels.layers.geometry import Axis
 
-MOST_JOINED = 16
+MAX_JOINED = 16
 
 EPILOGUE_UNITS = 4
 """How many units of products take as long as the epilogue of a vector."""
@@ -37,11 +37,11 @@ def windows_to_join(columns: Axis, weights: npt.NDArray[Any], lanes: int, unit_e
         units_of_vectors: float = vectors * (row_taps * units + EPILOGUE_UNITS) / count
         return units_of_vectors
 
-    return min((count for count in range(1, MOST_JOINED + 1) if columns.windows % count == 0), key=cost)
+    return min((count for count in range(1, MAX_JOINED + 1) if columns.windows % count == 0), key=cost)
 
 
 def joined(columns: Axis, count: int) -> Axis:
-    """The columns with so many windows joined to each."""
+    """The columns when `count` windows are joined to one."""
     taps = columns.taps + (count - 1) * columns.stride
     return columns._replace(taps=taps, windows=columns.windows // count, stride=columns.stride * count)
 

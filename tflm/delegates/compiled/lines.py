@@ -37,7 +37,7 @@ Truths = npt.NDArray[np.bool_]
 EXACT = 1 << 24
 """Integers up to this are float32."""
 
-MOST_RIGHT = 23
+MAX_RIGHT = 23
 """Shifts to the right beyond this leave slopes for which no threshold is in `EXACT`."""
 
 LARGEST_SLOPE = 64
@@ -51,7 +51,7 @@ FLOAT64_ERROR = 2.0**-45
 """More than the errors of the arithmetic here, in float64 on numbers up to `LARGEST_SLOPE`."""
 
 NEIGHBOURS = 0, 1, -1, 2, -2
-"""Short lines are tried with the nearest float32, and with those that are so many places from it."""
+"""Slopes that are tried for short lines, as distances from the nearest float32 in units of the last place."""
 
 SLOPE_OF_STEP = 2.0**-32
 """With it, no accumulator is as far as an output away from a step."""
@@ -132,7 +132,7 @@ def _slopes(
 ) -> Lines | None:
     """The lines of channels with more outputs, which are from the first to the second of `reached`."""
     factor, addend, sign, shift = multipliers[:4]
-    if (shift > 31 + MOST_RIGHT).any():
+    if (shift > 31 + MAX_RIGHT).any():
         return None
     unit = 0.5**shift
     slope = factor * unit
@@ -172,7 +172,7 @@ class _Thresholds(NamedTuple):
     Attributes:
         offset: of the line.
         heights: (outputs, channels), of the line without its offset, at the first accumulator beyond a threshold.
-        above: likewise, how far the line is above the output there.
+        above: how far the line is above the output at the same places.
     """
 
     offset: Floats

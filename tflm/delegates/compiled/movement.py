@@ -80,13 +80,13 @@ ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: 
 """By the bytes of an element: the type it is copied as, unless it is a float32, whose type C has to know."""
 
 SHORTEST_ROW = 16
-"""Least bytes of a row for which memmove pays off."""
+"""Minimum bytes of a row for which memmove pays off."""
 
 VECTOR_BYTES = (16, 32, 64)
 """Bytes of rows that are copied as one vector, without a call of memmove."""
 
 SHORTEST_LOOP = 16
-"""Least elements of the last dimension for which it stays the innermost loop, and not the longest one."""
+"""Minimum number of elements of the last dimension for which it stays the innermost loop, and not the longest one."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:

@@ -21,7 +21,7 @@ from tflm.kernels.layers.geometry import Axis, window_fields
 
 Positive = Annotated[int, Bounds(1, (1 << 31) - 1)]
 
-MOST_RIGHT = 62
+MAX_RIGHT = 62
 """Bits that a wide product is shifted to the right by, at most."""
 
 
@@ -53,7 +53,7 @@ class Windows(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Weights and what becomes of sums.
+    """The weights of a layer, and how its sums become outputs.
 
     Attributes:
         depth: channels of the input that a channel of the output sees.
@@ -310,7 +310,7 @@ def integer_scale(multiplier: QuantizedMultiplier, stage: OutputStage) -> Scale 
     significand = np.atleast_1d(np.asarray(multiplier.significand, np.int64))
     if isinstance(multiplier, WideQuantizedMultiplier):
         right = 15 - shift
-        if right.min() < 1 or right.max() > MOST_RIGHT:
+        if right.min() < 1 or right.max() > MAX_RIGHT:
             return None
         reduced = reduced_significand(significand).astype(np.int32)
         return Scale("int64", limits, reduced, right.astype(np.int8), stage.zero_point)
@@ -366,7 +366,7 @@ def bind_plain_transposed(
     *,
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
-    """The same of a transposed convolution; the axes are those of a convolution from y to x."""
+    """`bind_plain_convolution` for a transposed convolution; the axes are those of a convolution from y to x."""
     windows = _windows(x, y, *axes, y.shape[1], y.shape[2])
     layer = _layer(weights.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points)
     return [_step(convolve_transposed, windows, layer, x, weights, bias, scale, y)]
@@ -381,7 +381,7 @@ def bind_plain_matrix(
     *,
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
-    """The same of a matrix: y (positions, rows of weights) is x (positions, depth) times weights."""
+    """`bind_plain_convolution` for a matrix: y (positions, rows of weights) is x (positions, depth) times weights."""
     if x.dtype == np.float32:
         has_bias = bias is not None
         arrays = {"x": x, "weights": weights, "bias": bias if has_bias else np.zeros(1, np.float32), "y": y}

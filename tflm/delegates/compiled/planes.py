@@ -22,7 +22,7 @@ Table = npt.NDArray[np.int8]
 GROWTHS = 0.0, 2.0**-17, 2.0**-15, 2.0**-13
 """How much larger slopes may be. Larger slopes take halves away from zero."""
 
-LEAST_SLOPE, LARGEST_SLOPE = 2.0**-12, 2.0**5
+MIN_SLOPE, LARGEST_SLOPE = 2.0**-12, 2.0**5
 OFFSET_UNIT = 2.0**-40
 """With these, float64 holds products and sums of integers of 8 bits and float32 exactly."""
 
@@ -37,12 +37,12 @@ class Plane(NamedTuple):
 
 
 def plane_of(slopes: tuple[float, float], table: Table) -> Plane | None:
-    """A plane with about these slopes that gives the outputs of a table; None if none is found.
+    """Find a plane with about these slopes that reproduces a table of outputs; returns None if there is none.
 
     Args:
         table: (256, 256), the outputs for all x1 and x2 from -128 to 127.
     """
-    if not all(LEAST_SLOPE <= abs(slope) <= LARGEST_SLOPE for slope in slopes):
+    if not all(MIN_SLOPE <= abs(slope) <= LARGEST_SLOPE for slope in slopes):
         return None
     x = np.arange(-128, 128, dtype=np.float64)
     x1, x2 = x[:, np.newaxis], x

@@ -72,7 +72,7 @@ class Operator:
         bind_numpy: binds the numpy kernel, which runs if there are no steps or a step returns `REFUSED`.
         is_interchangeable: whether the numpy kernel has the same result bit for bit, so that it may run until the
             others are compiled.
-        threads: that share steps beside each other.
+        threads: the number of threads that run steps in parallel.
     """
 
     steps: Sequence[Step] | None
@@ -91,7 +91,7 @@ class Operator:
     @property
     def has_bands(self) -> bool:
         """Whether threads share it."""
-        return self.threads > 1 and any(step.beside for step in self.steps or ())
+        return self.threads > 1 and any(step.parallel for step in self.steps or ())
 
     def numpy(self) -> Run:
         """The numpy kernel, bound on first use."""
@@ -150,7 +150,7 @@ def can_run(available: dict[Kernel, int], operator: Operator) -> bool:
 
 
 class Segment:
-    """Steps of operators in turn; those beside each other at the same time, if threads share their operator."""
+    """Steps of operators in order; parallel ones at the same time if threads share their operator."""
 
     def __init__(self, operators: Sequence[Operator], available: dict[Kernel, int]):
         steps = [step for operator in operators for step in operator.steps or ()]
@@ -190,7 +190,7 @@ class Segment:
         """The steps of an operator, in turn; those that a team runs at the same time are in one list."""
         group: list[Step] = []
         for step in steps:
-            if group and not (step.beside and self._team):
+            if group and not (step.parallel and self._team):
                 yield group
                 group = []
             group.append(step)

@@ -282,7 +282,7 @@ def _products_by_gate(
     gates: npt.NDArray[Any],
     from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
-    """The same of weights that may change from invoke to invoke: one gate after the other, without tiles."""
+    """The same for weights that may change between invokes: one gate after the other, without tiles."""
     of_input: list[Step] = []
     of_hidden: list[Step] = []
     for gate, bias in enumerate(t.biases):

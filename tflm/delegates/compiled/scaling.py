@@ -61,7 +61,7 @@ class Scaling:
         return {name: getattr(self, name) for name in names}
 
     def repeated(self, count: int) -> Scaling:
-        """The same for so many times the channels, one run of them after the other."""
+        """The same for `count` copies of the channels, one copy after the other."""
         rows, shifts, sums = (np.tile(part, count) for part in (self.rows, self.shifts, self.sums))
         return replace(self, rows=rows, shifts=shifts, sums=sums)
 

@@ -22,11 +22,11 @@ from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, channel_order
 from tflm.delegates.compiled.vector_products import sums_of_runs
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
 
-MOST_LANES = 32
-"""Most 32-bit lanes that the state of a unit fills."""
+MAX_LANES = 32
+"""Maximum number of 32-bit lanes that the state of a unit fills."""
 
-MOST_VECTORS = 32
-"""Most vectors of state in a tile: all of them are unrolled."""
+MAX_VECTORS = 32
+"""Maximum number of vectors of state in a tile: all of them are unrolled."""
 
 
 def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tuple[list[Step], int]:
@@ -40,7 +40,7 @@ def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tupl
     units = t.y.shape[1]
     rank, itemsize = filters // units, t.state.itemsize
     held_lanes, rest = divmod(rank * memory * itemsize, 4)
-    if rest or not 0 < held_lanes <= MOST_LANES or units < lanes():
+    if rest or not 0 < held_lanes <= MAX_LANES or units < lanes():
         return [], 0
     zero_point = op.state_zero_point
     image = image_of(t.state.dtype, zero_point, bytes_allowed=True)
@@ -90,7 +90,7 @@ def _blocks(units: int, held_lanes: int) -> Iterator[tuple[int, int, int]]:
     """How units fall into tiles: (first unit, number of tiles, vectors of units in each)."""
     first = 0
     for vectors in (4, 2, 1):
-        if vectors > 1 and vectors * held_lanes > MOST_VECTORS:
+        if vectors > 1 and vectors * held_lanes > MAX_VECTORS:
             continue
         blocks = (units - first) // (vectors * lanes())
         if blocks:
@@ -132,7 +132,7 @@ def filter_states(
     Args:
         newest: address of the newest values, (units, rank), without the zero point of the state.
         state: address of (units, rank, memory) values.
-        weights: likewise, int8 for "bytes" and int16 for "pairs".
+        weights: address of as many, int8 for "bytes" and int16 for "pairs".
         bias: (blocks, vectors, lanes) int32, added to the sums.
         constants, constants_bytes: constants of `Epilogue`, and their size for one block.
         y: address of the outputs.

@@ -161,7 +161,7 @@ class _Workers:
         self._lock, self._count = threading.Lock(), 0
 
     def call(self, function: Callable[[], None], times: int) -> None:
-        """Let so many workers call a function, as soon as they have time."""
+        """Let up to `times` workers call a function as soon as they are free."""
         if self._count < times:
             with self._lock:
                 while self._count < times:
@@ -181,7 +181,7 @@ _workers = _Workers()
 
 
 def _forget_workers() -> None:
-    """A fork has none of its parent's threads."""
+    """Discard the teams in a fork, which does not inherit its parent's threads."""
     global _workers
     _workers = _Workers()
 

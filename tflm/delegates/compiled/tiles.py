@@ -60,7 +60,7 @@ def rounds_down() -> bool:
 
 
 def embeds_rounding() -> bool:
-    """Whether instructions say how they round, whatever the mode of the thread."""
+    """Whether instructions encode how they round, independent of the thread's mode."""
     return lanes() == 16
 
 

@@ -228,7 +228,7 @@ def absolute_int16(
 
 
 def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
-    """The call that computes results, for integers that have no small table; None where there is no such kernel."""
+    """The step that computes results without a table; None if there is no kernel for it."""
     if isinstance(op, AffineDequantize):
         return dequantize.step(**arrays, scale=float(op.scale), zero_point=op.zero_point)
     if arrays["x"].itemsize == 1:

@@ -43,7 +43,7 @@ class UnfinishedProgram:
     def _renew(self) -> None:
         self._known_count = known_count()
         missing = unknown(self._kernels)
-        background.request(missing)  # once more: a fork has to
+        background.request(missing)  # again: a fork has to
         available = known_addresses(self._kernels)
         self._run = bind_available(self._operators, available)
         for operator in self._operators:

@@ -222,7 +222,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Places:
-        """For a tensor of these dimensions, of which at most so many places are taken along each."""
+        """For a tensor of these dimensions, of which at most `lengths` positions are used along each."""
         steps = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
         bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
         return cls(

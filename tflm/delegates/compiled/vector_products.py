@@ -12,8 +12,8 @@ from typing import Any
 from tflm.compiler.language import emitted
 from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, lanes
 
-MOST_CHANNELS = 8
-"""Most channels of `dot_products`."""
+MAX_CHANNELS = 8
+"""Maximum number of channels of `dot_products`."""
 
 CHAINS = 4
 """Sums that are to be independent: a product takes as many times longer than its register."""
@@ -23,7 +23,7 @@ def has_few_channels(channels: int, units: int) -> bool:
     """Whether `dot_products` takes fewer cycles than `vector_product`, roughly."""
     vectors, of_block = -(-units // lanes()), -(-channels // lanes())
     loads = (channels + 1) * vectors, (of_block + 1) * units
-    fits = channels <= min(MOST_CHANNELS, lanes()) and units >= lanes()
+    fits = channels <= min(MAX_CHANNELS, lanes()) and units >= lanes()
     return fits and loads[0] // 2 + 2 * channels + 12 < loads[1] // 2
 
 

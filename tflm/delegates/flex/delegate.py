@@ -111,7 +111,7 @@ def _check_shapes(context: DelegateContext, node: Node) -> None:
 
 def _store(tensor: TfLiteEvalTensor, value: Array) -> None:
     if value.shape != tensor.dims:
-        reason = f"has shape {list(tensor.dims)} in the model, the operator gives {list(value.shape)}"
+        reason = f"has shape {list(tensor.dims)} in the model, the operator returns {list(value.shape)}"
         raise OperatorError(reason, tensor=tensor.name)
     np.copyto(tensor.elements, value, casting="unsafe")
 

@@ -171,7 +171,7 @@ def _sampled(image: Array, rows: Array, columns: Array, method: bytes) -> Array:
 
 
 NO_SCORE = np.float64(-np.inf)
-"""Least score that every box exceeds."""
+"""Lowest score that every box exceeds."""
 
 
 def _overlaps(box: Array, others: Array) -> Array:

@@ -350,5 +350,5 @@ def _softmax_cross_entropy(logits: Array, labels: Array) -> tuple[Array, Array]:
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_softmax_cross_entropy(logits: Array, labels: Array) -> tuple[Array, Array]:
-    require(((labels >= 0) & (labels < logits.shape[1])).all(), "is given a label that is no class")
+    require(((labels >= 0) & (labels < logits.shape[1])).all(), "has a label that is not a class")
     return _softmax_cross_entropy(logits, np.eye(logits.shape[1], dtype=logits.dtype)[labels])

@@ -192,7 +192,7 @@ class OpDataConv:
 
 
 LARGEST_PRODUCT = 1 << 16
-"""Most window elements multiplied at once; windows can have many times the elements of their image."""
+"""Maximum number of window elements multiplied at once; windows can have many times the elements of their image."""
 
 
 def convolve(

@@ -34,7 +34,7 @@ from tflm.schema.patch import with_data_inside
 from tflm.targets import HOST, Target, align_up, require_target
 
 ATTEMPTS = 12
-"""Most choices of tensors that are built and measured for a limit of RAM or flash."""
+"""Maximum number of choices of tensors that are built and measured for a limit of RAM or flash."""
 
 
 def compress(

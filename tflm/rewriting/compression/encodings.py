@@ -15,7 +15,7 @@ from tflm.memory.tensor import TfLiteTensor
 from tflm.rewriting.compression.prefix_codes import huffman_code, look_up_tables, packed_codes
 from tflm.schema.enums import TensorType
 
-MOST_INDEX_BITS = 7
+MAX_INDEX_BITS = 7
 """Bits of an index into a look-up table."""
 
 BUFFER_ALIGNMENT = 16
@@ -148,7 +148,7 @@ def _with_tables(constant: _Constant) -> tuple[npt.NDArray[np.uint8], npt.NDArra
 def _index_bits(length: int) -> int | None:
     """Bits of an index into a table; None if the table is too long."""
     width = max((length - 1).bit_length(), 1)
-    return width if width <= MOST_INDEX_BITS else None
+    return width if width <= MAX_INDEX_BITS else None
 
 
 def _pruned(constant: _Constant) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]] | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MOST_INDEX_BITS = 15
+MAX_INDEX_BITS = 15
 """An entry has 4 bits for the number of index bits that belong to its code."""
 
 WORD_BITS = 32
@@ -84,7 +84,7 @@ def look_up_tables(code: PrefixCode, values: Sequence[int], entry_bits: int) -> 
 
     def add(first: int, end: int, used: int) -> tuple[int, int]:
         """Add the table for the codes [first, end), which share their first `used` bits; returns start and bits."""
-        bits = min(max(int(code.lengths[first]) - used, 1), MOST_INDEX_BITS)
+        bits = min(max(int(code.lengths[first]) - used, 1), MAX_INDEX_BITS)
         start, size = len(entries), 1 << bits
         entries.extend([0] * size)
         low = first

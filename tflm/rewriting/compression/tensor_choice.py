@@ -1,7 +1,7 @@
 """Chooses the tensors to compress: most flash saved in a given arena, or the smallest arena for a given flash.
 
 A decoded tensor is alive from its TFLM_DECODE to the operator that reads it, so tensors of different operators do not
-add up in the head: an operator's tensors only have to fit beside the tensors that are alive there anyway. The tail is
+add up in the head: an operator's tensors only have to fit next to the tensors that are alive there anyway. The tail is
 common to all: each TFLM_DECODE and each tensor adds structures to it. So for each size of the head, this is a knapsack
 with the bytes of the tail as weights.
 """
@@ -20,7 +20,7 @@ from tflm.targets import align_up
 TAIL_UNIT = 4
 """Structures in the tail are multiples of this many bytes."""
 
-MOST_OPTIONS = 2000
+MAX_OPTIONS = 2000
 """Combinations of tensors that are kept for operators with common tensors; those that save most are."""
 
 
@@ -65,7 +65,7 @@ class Option(NamedTuple):
         tensors: their indices.
         saved_bytes: decrease of the file.
         tail_bytes: increase of the tail.
-        head_bytes: the smallest head that holds them beside the tensors that are alive anyway.
+        head_bytes: the smallest head that also holds the tensors that are alive anyway.
     """
 
     tensors: tuple[int, ...]
@@ -94,14 +94,14 @@ def groups_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
 
 def options_of(group: Sequence[Candidate], costs: Costs) -> list[Option]:
-    """Every useful combination of a group's tensors; the first is none of them.
+    """Every useful combination of a group's tensors; the first is empty.
 
     A combination is left out if another one saves as much, and needs no more of the tail or of the head.
     """
     best: list[tuple[Candidate, ...]] = [()]
     for candidate in sorted(group, key=lambda each: -each.saved_bytes):
         grown = best + [(*chosen, candidate) for chosen in best]
-        best = sorted(grown, key=lambda chosen: -sum(each.saved_bytes for each in chosen))[:MOST_OPTIONS]
+        best = sorted(grown, key=lambda chosen: -sum(each.saved_bytes for each in chosen))[:MAX_OPTIONS]
     options = [_option(chosen, costs) for chosen in best if chosen]
     useful = [option for option in options if option.saved_bytes > 0]
     return [Option((), 0, 0, 0), *(one for one in useful if not any(_is_better(other, one) for other in useful))]
@@ -113,8 +113,8 @@ def _option(chosen: Sequence[Candidate], costs: Costs) -> Option:
     for candidate in sorted(chosen):  # as TFLM_DECODE allocates them
         size = align_up(candidate.decoded_bytes, ARENA_ALIGNMENT)
         for reader in candidate.readers:
-            is_beside = beside[reader] + candidate.decoded_bytes <= costs.decompression_memory
-            (beside if is_beside else loads)[reader] += size
+            is_separate = beside[reader] + candidate.decoded_bytes <= costs.decompression_memory
+            (beside if is_separate else loads)[reader] += size
     return Option(
         tuple(candidate.tensor for candidate in chosen),
         sum(candidate.saved_bytes for candidate in chosen) - costs.operator_file_bytes * len(loads),
@@ -181,7 +181,7 @@ def _heads(groups: Sequence[Sequence[Option]], head_bytes: int) -> list[int]:
 def _knapsack(
     groups: Sequence[Sequence[Option]], head_bytes: int, units: int
 ) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
-    """The most bytes saved for each size of the tail up to `units`, and the option of each group for each size."""
+    """Maximum bytes saved for each size of the tail up to `units`, and the option of each group for each size."""
     saved = np.zeros(units + 1, np.int64)
     picks = []
     for options in groups:

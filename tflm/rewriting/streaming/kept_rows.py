@@ -23,7 +23,7 @@ class TimedTensor:
     Attributes:
         track: where they are.
         stride: frames from one row to the next.
-        shift: rows that a window moves by; None if that is no whole number.
+        shift: rows that a window moves by; None if that is not a whole number.
         same: rows of a window that are row + `shift` of the window before.
     """
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies for models of a single operator, with extreme quantization among the ordinary.
 
-Each module has `OPERATORS`, the strategies by operator, and `LARGE`, models whose tensors are too large for anything to
-be made anew in each invoke. A new module is found by itself.
+Each module has `OPERATORS`, the strategies by operator, and `LARGE`, models whose tensors are so large that an array
+which is allocated in each invoke shows. Modules in this folder are found automatically.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def _case(posteriors: npt.NDArray[Any], classes: npt.NDArray[Any], thresholds: n
 
 @st.composite
 def basic_classifier(draw: Draw) -> OperatorCase:
-    """Any classes, now and then one that is not there."""
+    """Any classes, sometimes one that does not exist."""
     shape = draw(st.sampled_from([(1,), (7,), (40,), (1, 5), (1, 9), (2, 3), (3, 8), (1, 1, 3)]))
     count = math.prod(shape)
     lowest, highest = draw(st.sampled_from([(0, count - 1)] * 4 + [(-1, count - 1), (0, count)]))

@@ -1,4 +1,4 @@
-"""Models whose operators run other subgraphs, one within the other at times."""
+"""Models whose operators run other subgraphs, sometimes nested."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Kind = tuple[tuple[int, ...], TensorType]
 class Flow:
     """A model under construction, and how deep its subgraphs may still go.
 
-    Every subgraph takes and gives tensors of the same kinds, of which the first is a counter.
+    Every subgraph takes and returns tensors of the same kinds, of which the first is a counter.
     """
 
     def __init__(self, draw: Draw, kinds: list[Kind]):
@@ -107,7 +107,7 @@ class Flow:
         return results
 
     def subgraph(self, depth: int, counts: bool = False) -> int:
-        """A subgraph of a few steps; gives its index."""
+        """Add a subgraph of a few steps; returns its index."""
         graph, index = self.added()
         tensors = self.inputs(graph)
         counter = tensors[0]

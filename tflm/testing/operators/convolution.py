@@ -108,7 +108,7 @@ class Layer:
         return index, list(parameters.scale or ())
 
     def bias(self, channels: int, scale: float, bits: tuple[int, ...], constant: bool) -> list[int]:
-        """The bias, if any; of any of so many bits for 16-bit activations."""
+        """The bias, if any; with 16-bit activations, its type has one of these widths in bits."""
         draw = self.draw
         if draw(st.sampled_from([False, False, True])):
             omitted: list[int] = draw(st.sampled_from([[], [], [], [-1]]))

@@ -78,7 +78,7 @@ def embedding_lookup(draw: Draw) -> OperatorCase:
 
 @st.composite
 def dynamic_update_slice(draw: Draw) -> OperatorCase:
-    """DYNAMIC_UPDATE_SLICE at any index, many of them outside; now and then the slice is all there is."""
+    """DYNAMIC_UPDATE_SLICE at any index, many of them out of range; sometimes the slice is the whole tensor."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16, INT32]))
     shape = draw(shapes(1, 6, 4))
     part = tuple(draw(st.integers(1, size)) for size in shape)
@@ -101,7 +101,7 @@ OPERATORS = {
 
 
 def _large(name: str, type: TensorType, result: TensorType) -> OperatorCase:
-    """Indices and starts that come anew with each invoke."""
+    """Indices and starts that are inputs."""
     model = SingleOperator()
     shape, indices, dims, options = LARGE_OPERATORS[name]
     data = np.ones(shape, ELEMENT_TYPES[type].dtype)

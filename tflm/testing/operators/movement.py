@@ -60,7 +60,7 @@ SPACE_TYPES = [FLOAT32, INT8]
 
 @st.composite
 def reshape(draw: Draw) -> OperatorCase:
-    """RESHAPE of any type, with or without the shape as an input, one dimension left open at times."""
+    """RESHAPE of any type, with or without the shape as an input, sometimes with a dimension of -1."""
     type = draw(st.sampled_from(NUMPY_TYPES))
     shape = draw(shapes(0, 4))
     target = list(draw(st.permutations([*shape, 1])))

@@ -54,7 +54,7 @@ Kinds = tuple[tuple[TensorType, QuantizationParameters | None], tuple[TensorType
 def _case(
     draw: Draw, operator: BuiltinOperator, x: npt.NDArray[Any], axes: npt.ArrayLike, kinds: Kinds, options: Any
 ) -> OperatorCase:
-    """An operator along axes, which are a constant or now and then an input."""
+    """An operator along axes, which are a constant or sometimes an input."""
     model = SingleOperator()
     model.input(kinds[0][0], [x], kinds[0][1])
     numbers = np.array(axes, np.int32)
@@ -76,7 +76,7 @@ def _kept(operator: BuiltinOperator, shape: tuple[int, ...], axes: npt.ArrayLike
 
 @st.composite
 def reduction(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """Any dimensions, named from either end and some of them twice; now and then as an input."""
+    """Any dimensions, counted from either end, some of them twice; sometimes as an input."""
     type = draw(st.sampled_from(TYPES[operator]))
     shape = draw(shapes(1, 4, 6))
     rank = len(shape)
@@ -93,7 +93,7 @@ ARG_OPTIONS = {BuiltinOperator.ARG_MAX: ArgMaxOptions, BuiltinOperator.ARG_MIN: 
 
 @st.composite
 def arg_min_max(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """Elements that are equal, and floats that are no numbers, among others; now and then the axis as an input."""
+    """Equal elements and NaNs among others; sometimes the axis is an input."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 6))
     axis = draw(st.integers(-len(shape), len(shape) - 1))

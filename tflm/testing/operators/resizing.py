@@ -29,7 +29,7 @@ TYPES = {
 
 @st.composite
 def resize(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """Images made larger and smaller; one line of them made very long at times."""
+    """Images made larger and smaller, sometimes to one very long line."""
     type = draw(st.sampled_from(TYPES[operator]))
     batches, depth = draw(st.integers(1, 2)), draw(st.integers(1, 4))
     height, width = (draw(st.integers(1, 8) | st.integers(1, 40)) for _ in range(2))

@@ -53,7 +53,7 @@ def window(draw: Draw) -> OperatorCase:
 
 @st.composite
 def fft_auto_scale(draw: Draw) -> OperatorCase:
-    """SignalFftAutoScale of samples of any size, the lowest one among them at times."""
+    """SignalFftAutoScale of samples of any size, sometimes with the lowest one."""
     shape = (draw(st.integers(1, 40)),)
     samples = values(draw, INT16, shape) >> draw(st.integers(0, 16))
     for index in draw(st.lists(st.integers(0, shape[0] - 1), max_size=2)):
@@ -64,14 +64,14 @@ def fft_auto_scale(draw: Draw) -> OperatorCase:
 
 
 def shifted(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Elements of a type; integers are small at times."""
+    """Elements of a type; integers are sometimes small."""
     elements = values(draw, type, shape)
     return elements if type == FLOAT32 else elements >> draw(st.sampled_from([0, 0, 1, 4, 12]))
 
 
 @st.composite
 def rfft(draw: Draw) -> OperatorCase:
-    """SignalRfft of one or more rows, with zeros behind them at times."""
+    """SignalRfft of one or more rows, sometimes zero-padded."""
     type, length, rows = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS), draw(ROWS)
     model = SingleOperator()
     model.input(type, [shifted(draw, type, (*rows, draw(st.just(length) | st.integers(1, length))))])
@@ -80,7 +80,7 @@ def rfft(draw: Draw) -> OperatorCase:
 
 @st.composite
 def irfft(draw: Draw) -> OperatorCase:
-    """SignalIrfft of one or more rows, with bins behind them at times that do not count."""
+    """SignalIrfft of one or more rows, sometimes with extra bins that are ignored."""
     type, length, rows = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS), draw(ROWS)
     model = SingleOperator()
     model.input(type, [shifted(draw, type, (*rows, length + 2 + 2 * draw(st.sampled_from([0, 0, 1, 5]))))])
@@ -103,7 +103,7 @@ def delay(draw: Draw) -> OperatorCase:
 
 
 def case_if_valid(model: SingleOperator, operator: str, shape: tuple[int, ...], **numbers: int) -> OperatorCase:
-    """A case whose first output is zero where the second says that it is not valid: TFLM leaves there whatever was."""
+    """A case whose first output is zero where the second says that it is not valid: TFLM leaves it unset."""
     main = model.main
     y, valid = main.tensor("y", shape, INT16), main.tensor("valid", (), TensorType.BOOL)
     main.operator(operator, model.operands, [y, valid], custom_options=custom_options(numbers))
@@ -271,7 +271,7 @@ def ramp(type: TensorType, *shape: int, highest: int = 1000) -> np.ndarray[Any, 
 
 
 def large_filter_bank() -> OperatorCase:
-    """Bands of 30 bins beside each other."""
+    """Adjacent bands of 30 bins."""
     starts = ramp(INT16, 1001, highest=1001) * np.int16(30)
     bank = [ramp(INT16, 30030), ramp(INT16, 30030), starts, starts, np.full(1001, 30, np.int16)]
     outputs = [((1000,), UINT64)]
@@ -288,7 +288,7 @@ def large_subtraction() -> OperatorCase:
 
 
 def large_roots(zeros: int) -> OperatorCase:
-    """Of integers with so many zero bits at the end."""
+    """Of integers that end with this many zero bits."""
     numbers = ramp(UINT64, COUNT) << np.uint64(zeros)
     return large("SignalFilterBankSquareRoot", [numbers, np.array(2, np.int32)], [((COUNT,), UINT32)])
 
