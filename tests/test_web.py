@@ -50,7 +50,7 @@ FULL_BOARD, SMALL_BOARD = "nrf52dk", "nucleo-l053r8"
 UNLIMITED = ("--time-limit", "1e9")
 """Options of a search that ends as on an idle machine: the page limits none."""
 
-ESP32_S3, CORTEX_M55 = "esp32-s3-devkitc-1", "alif-e7-hp"
+ESP32_S3, CORTEX_M55, SPIRAM_BOARD = "esp32-s3-devkitc-1", "alif-e7-hp", "esp32-s3-eye"
 EVERYTHING = os.environ.get("TFLM_WEB") == "all"
 takes_long = pytest.mark.skipif(not EVERYTHING, reason="takes a minute: TFLM_WEB=all")
 
@@ -96,6 +96,8 @@ def test_the_session_says_what_the_command_says(session: Session) -> None:
         ("boards", {"kernels": "abacus"}, "abacus"),
         ("tile", {"macs": "much", "ram": None, "seconds": None, "progress": print}, "10%"),
         ("tile", {"macs": "10%", "ram": "little", "seconds": None, "progress": print}, "64K"),
+        ("memories", {"memories": "SRAM:4Q", "cost": None, "seconds": None, "progress": print}, "4Q"),
+        ("memories", {"memories": "SRAM:4K", "cost": "PSRAM:6", "seconds": None, "progress": print}, "PSRAM"),
         ("compare", {"name": "b.tflite", "data": b""}, "b.tflite: "),
     ],
 )
@@ -127,6 +129,18 @@ def test_searches_tell_how_far_they_are_and_give_a_smaller_model(tmp_path: Path)
         session.ask("open", **file)
         arenas.append(session.ask("arena", board=ESP32_S3)["minimum_arena_bytes"])
     assert arenas[0] > arenas[1] > 88 << 10 >= arenas[2]
+
+
+def test_buffers_are_placed_in_several_memories_as_by_the_command(tmp_path: Path) -> None:
+    session, path = Session(tmp_path), tmp_path / "image.tflite"
+    path.write_bytes(image_network())
+    session.ask("open", name=path.name, data=path.read_bytes())
+    memories = "SRAM:48K,PSRAM:1M"
+    answer = session.ask("memories", memories=memories, cost=None, seconds=None, progress=print, board=SPIRAM_BOARD)
+    document = figures("plan", path, "--memories", memories, "--board", SPIRAM_BOARD, "-o", tmp_path)
+    assert [file["data"] for file in answer["files"]] == [(tmp_path / "memory_plan.h").read_bytes()]
+    assert all(f"{share['used_bytes']:,}" in answer["report"] for share in document["memories"])
+    assert all(json.dumps(buffer["name"]) in answer["page"] for buffer in document["buffers"])
 
 
 def test_where_nothing_is_gained_there_is_nothing_to_take_away(session: Session) -> None:
@@ -401,6 +415,17 @@ def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_dete
         assert answer.returncode == 0, answer.stderr
         assert made[command].read_bytes() == path.read_bytes()
         assert path.read_bytes() != person_detect.read_bytes()
+
+
+def test_each_of_several_memories_is_drawn(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, SPIRAM_BOARD)
+    visit.page.fill("#memories [name=memories]", "SRAM:48K,PSRAM:1M")
+    header = visit.taken("#memories", tmp_path).read_text()
+    assert "MicroMemoryPlanner" in header
+    visit.page.locator("#memories-picture").scroll_into_view_if_needed()
+    picture = visit.page.frame_locator("#memories-picture")
+    picture.locator("rect.buffer").first.wait_for()
+    assert picture.locator("svg.map").count() == 2
 
 
 def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:

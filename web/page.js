@@ -125,7 +125,7 @@ async function openModel(name, bytes, example = "") {
   current = { name, bytes, example };
   remember("example", example);
   for (const result of document.querySelectorAll(".result, .report, .figures, .verdict")) result.replaceChildren();
-  $("#picture").hidden = $("#fit-picture").hidden = true;
+  for (const picture of document.querySelectorAll("iframe.picture")) picture.hidden = true;
   showHeader(name, bytes);
   const answer = await sendModel();
   if (answer.stopped || answer.superseded) return;
@@ -297,7 +297,7 @@ function showResult(form, answer) {
     return;
   }
   fillReport(result, answer.report);
-  if (answer.page) showPicture("#fit-picture", answer.page);
+  if (answer.page) showPicture(`#${form.id} iframe.picture`, answer.page);
   for (const file of answer.files || []) result.append(offered(file));
 }
 
@@ -336,6 +336,10 @@ onSubmit($("#plan"), "plan", (fields) => ({
 onSubmit($("#tile"), "tile", (fields) => ({
   macs: fields.macs.value || "10%", ram: fields.ram.value || null, seconds: secondsFrom(fields),
 }), true);
+onSubmit($("#memories"), "memories", (fields) => {
+  $("#memories-picture").hidden = true;
+  return { memories: fields.memories.value, cost: fields.cost.value || null, seconds: secondsFrom(fields) };
+}, true);
 onSubmit($("#comparison"), "compare", async ({ other: { files: [file] } }) => ({ name: file.name, data: await bytesOf(file) }));
 onSubmit($("#compile"), "compile", (fields) => ({ tests: Number(fields.tests.value) || 1 }));
 onSubmit($("#export"), "export", (fields) => ({ typed: fields.typed.checked }));

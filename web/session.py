@@ -16,11 +16,12 @@ from tflm.application.arena import arena_needs, drawn, fits_of_boards, measure, 
 from tflm.application.comparison import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
 from tflm.application.errors import RequestError, described
-from tflm.application.export import sources
+from tflm.application.export import identifier, sources
 from tflm.application.fit import Fit, fit, fit_report
 from tflm.application.machine import Machine, MachineOptions, libraries_for
 from tflm.application.models import bytes_from, load_model, share_from
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, plan_progress, tile_progress, tile_report
+from tflm.application.several_memories import drawn_memories, memories_of, memories_report
 from tflm.arena_page import arena_page
 from tflm.boards import boards, by_name, chips, completions
 from tflm.c.compile import identifier_of
@@ -188,11 +189,7 @@ class Session:
         self, in_place: bool, reorder: bool, seconds: float | None, progress: Told, **machine: str | None
     ) -> Answer:
         """Write a smaller plan into the model, as `tflm plan` does, with its default time limit."""
-        on = _machine(machine)
-        planner = OptimalPlanner(
-            time_limit=DEFAULT_TIME_LIMIT if seconds is None else seconds,
-            progress=lambda at: progress(plan_progress(at)),
-        )
+        on, planner = _machine(machine), _planner(seconds, progress)
         found = tflm.plan(
             self.model, None, planner, target=on.target, kernels=on.kernels, in_place=in_place, reorder=reorder
         )
@@ -200,6 +197,19 @@ class Session:
         if not found.gains:
             report.notes.append("nothing is gained")
         return self._smaller("planned", report, on, found)
+
+    def memories(
+        self, memories: str, cost: str | None, seconds: float | None, progress: Told, **machine: str | None
+    ) -> Answer:
+        """Place the buffers in several memories, as `tflm plan --memories` does; the picture shows each memory."""
+        on, planner = _machine(machine), _planner(seconds, progress)
+        given = memories_of(memories, cost, self.model, on)
+        found = tflm.plan(self.model, None, planner, memories=given, target=on.target, kernels=on.kernels)
+        return {
+            "report": memories_report(found, self._path.name, on).html(),
+            "page": arena_page(self._path.name, drawn_memories(found, on)),
+            "files": [{"name": "memory_plan.h", "data": found.header(identifier(self._path.stem)).encode()}],
+        }
 
     def tile(self, macs: str, ram: str | None, seconds: float | None, progress: Told, **machine: str | None) -> Answer:
         """Rewrite the model into row bands, as `tflm tile` does."""
@@ -269,6 +279,13 @@ class Session:
             return path, load_model(path)
         except RequestError as error:
             raise RequestError(described(error).replace(str(path), path.name)) from None
+
+
+def _planner(seconds: float | None, progress: Told) -> OptimalPlanner:
+    return OptimalPlanner(
+        time_limit=DEFAULT_TIME_LIMIT if seconds is None else seconds,
+        progress=lambda at: progress(plan_progress(at)),
+    )
 
 
 def _packed(folder: str, files: Mapping[str, str | bytes]) -> bytes:
