@@ -366,7 +366,8 @@ def test_head_and_tail_in_two_memories_are_two_arenas(compiler: str, tmp_path: P
         ("esp-eye", "DRAM:20K,PSRAM", "platformio", "EXT_RAM_BSS_ATTR"),
         ("nucleo-h743zi", "DTCM:20K,AXI SRAM", "stm32", '__attribute__((section(".axi_sram")))'),
         ("nucleo-h743zi", "DTCM:20K,AXI SRAM", "platformio", '__attribute__((section(".axi_sram")))'),
-        ("mimxrt1060-evk", "DTCM:20K,SDRAM", "zephyr", "Z_GENERIC_SECTION(SDRAM)"),
+        ("mimxrt1060-evk", "DTCM:20K,SDRAM", "zephyr", "__dtcm_bss_section"),
+        ("mimxrt1060-evk", "DTCM:20K,OCRAM", "zephyr", "Z_GENERIC_SECTION(OCRAM)"),
         ("mimxrt1060-evk", "DTCM:20K,OCRAM", "qemu", '__attribute__((section(".ocram")))'),
     ],
 )
