@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +72,60 @@ def test_every_fact_of_an_operator_is_declared(operator: str) -> None:
 def test_what_a_new_operator_forgets_is_named() -> None:
     weights = {"weights": (1,), "types": (TensorType.INT8,)}
     assert len(list(missing_facts(Registration(BuiltinOperator.GELU, lambda context, node: print, **weights)))) == 7
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def walk() -> str:
+    """The section of CONTRIBUTING.md that adds HARD_SWISH."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.split("## Adding an operator\n")[1].split("A custom operator")[0]
+
+
+def test_the_walk_names_every_file_that_knows_the_operator() -> None:
+    named = set(re.findall(r"`(tflm/[\w/]+\.pyi?)`", walk()))
+    knowing = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tflm").rglob("*.py*")
+        if path.suffix in (".py", ".pyi") and re.search("HARD_SWISH|HardSwish|hard_swish", path.read_text("utf-8"))
+    }
+    general = {"tflm/kernels/shapes.py", "tflm/schema/version_rules.py", "tflm/delegates/compiled/__init__.py"}
+    assert named - general == knowing
+    assert all((ROOT / path).is_file() for path in general)
+
+
+def test_the_code_of_the_walk_is_that_of_the_files() -> None:
+    steps = re.split(r"\n(?=\d\. )", walk())
+    blocks = [(step, re.findall(r"```python\n(.*?)```", step, re.DOTALL)) for step in steps]
+    assert sum(len(found) for _, found in blocks) == 5
+    for step, found in blocks:
+        texts = [(ROOT / path).read_text("utf-8") for path in re.findall(r"`(tflm/[\w/]+\.py)`", step)]
+        for block in found:
+            code = textwrap.dedent(block)
+            assert any(code in textwrap.dedent(text) or code.strip() in text for text in texts), code
+
+
+@pytest.mark.parametrize(
+    ("table", "fact"),
+    [
+        (FAMILIES, "FAMILIES of tflm.kernels"),
+        (FIRST_RUNTIMES, "FIRST_RUNTIMES of tflm.versioning"),
+        (COMPILED, "FAMILIES of tflm.delegates.compiled.bindings"),
+        (OPERATORS, "a strategy in tflm/testing/operators"),
+    ],
+)
+def test_a_step_of_the_walk_that_is_left_out_is_named(
+    table: dict[str, object], fact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registration = REGISTRATIONS["HARD_SWISH"]
+    assert list(missing_facts(registration)) == []
+    for family, operators in list(table.items()):
+        if family == "HARD_SWISH":
+            monkeypatch.delitem(table, family)
+        elif isinstance(operators, tuple) and "HARD_SWISH" in operators:
+            monkeypatch.setitem(table, family, tuple(name for name in operators if name != "HARD_SWISH"))
+    assert list(missing_facts(registration)) == [fact]
 
 
 def test_reasons_are_of_operators_that_this_package_has() -> None:
