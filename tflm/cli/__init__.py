@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 
@@ -26,6 +27,7 @@ def _run() -> None:
         _doctor()
     if missing:
         sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    gc.disable()  # until the command runs: imports make many objects, and no garbage
     from tflm.cli.app import app
 
     app(prog_name="tflm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 from collections.abc import Callable
@@ -70,6 +71,7 @@ def function_of(name: str) -> Callable[..., None]:
     """Import the function of a command."""
     function = name.replace("-", "_")
     found: Callable[..., None] = getattr(importlib.import_module(f"tflm.cli.{MODULES.get(name, function)}"), function)
+    gc.enable()  # after `tflm.cli.main`
     return found
 
 
