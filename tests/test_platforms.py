@@ -468,7 +468,7 @@ def tiles_of(monkeypatch: pytest.MonkeyPatch, operator: str, type: TensorType) -
     monkeypatch.setattr(program, "addresses", no_addresses)
     model, invocations = layer(operator, 9, 5, 70, type)
     run(model, invocations, delegates=[Compiled()])
-    return [kernel for kernel in asked if "scale" in kernel.constants]
+    return [kernel for kernel in asked if "form.scale" in kernel.constants]
 
 
 STACK_PROBE = "__chkstk"

@@ -36,7 +36,7 @@ def object_of(kernel: Kernel) -> bytes:
 def _object_of_emitted(kernel: Emitted) -> bytes:
     module = ir.Module(kernel.symbol)
     builder, values = entry_of(module, kernel)
-    kernel.function(builder, *values, **kernel.constants)
+    kernel.write(builder, values)
     if not builder.block.is_terminated:
         builder.ret(INT64(DONE))
     machine = _target_machine()

@@ -52,7 +52,7 @@ import functools
 import struct
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -219,8 +219,7 @@ class Kernel:
         Arrays stand for the address of their first element, for an integer, too. They must be contiguous where the
         kernel takes them to be so, and they stay alive as long as the step does. Truth values are bytes.
         """
-        for name in [name for name in values if record_of(self.function, name)]:
-            values |= {f"{name}.{field}": value for field, value in values.pop(name)._asdict().items()}
+        values = _fields(values)
         if values.keys() != self.parameters.keys():
             raise TypeError(f"{self.name} takes {', '.join(self.parameters)}, not {', '.join(values)}")
         generic = [name for name, kind in self.parameters.items() if kind.is_generic]
@@ -244,6 +243,15 @@ class Kernel:
         return Step(self, tuple(arguments), tuple(owners), frozenset(addresses))
 
 
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by parameter, and those of the fields of each NamedTuple as "parameter.field"."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        is_record = hasattr(value, "_fields")
+        found |= {f"{name}.{field}": each for field, each in value._asdict().items()} if is_record else {name: value}
+    return found
+
+
 def _choice(value: npt.NDArray[Any] | str) -> str:
     """The constant that a generic parameter is given with an argument."""
     if isinstance(value, str):
@@ -260,8 +268,24 @@ class Emitted(Kernel):
 
     def _parameters(self) -> dict[str, Kind]:
         given = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
-        of = kinds(self.function)
-        return {name: of[name] for name in given}
+        return {name: kind for name, kind in kinds(self.function).items() if name.partition(".")[0] in given}
+
+    def of(self, **constants: Any) -> Self:
+        """The member of the family that these constants make; a NamedTuple stands for its fields."""
+        return super().of(**_fields(constants))
+
+    def write(self, builder: Any, values: Sequence[Any]) -> None:
+        """Write the LLVM IR with these values of the parameters."""
+        given: dict[str, Any] = {}
+        records: dict[str, dict[str, Any]] = {}
+        for name, value in [*zip(self.parameters, values), *self.constants.items()]:
+            parameter, _, field = name.partition(".")
+            if field:
+                records.setdefault(parameter, {})[field] = value
+            else:
+                given[name] = value
+        given |= {name: record_of(self.function, name)(**fields) for name, fields in records.items()}
+        self.function(builder, **given)
 
 
 class Intrinsic:

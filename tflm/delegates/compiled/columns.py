@@ -18,7 +18,16 @@ from tflm.compiler.language import Int64s, Step, emitted
 from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.images import SLACK, Image, aligned
 from tflm.delegates.compiled.scaling import Scaling, copied
-from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, channel_order, lanes
+from tflm.delegates.compiled.tiles import (
+    ChannelConstants,
+    Epilogue,
+    EpilogueForm,
+    OutputLimits,
+    Value,
+    Writer,
+    channel_order,
+    lanes,
+)
 from tflm.kernels.layers.geometry import Axis
 
 VECTORS = 4
@@ -107,14 +116,13 @@ def _steps(
     by_row = np.zeros((len(weights), columns.taps, ROWS), np.int8)
     by_row[..., : rows.taps] = weights.transpose(0, 2, 1)
     flat = channels.reshape(-1, lanes())
-    constants = scaling.constants(flat)
     groups = -(-len(runs[0]) // parts)
     # The last group may have the last run more than once.
     members = np.minimum(np.arange(groups * parts, dtype=np.int64), len(runs[0]) - 1).reshape(groups, parts)
     kernel = columnwise.of(
-        row_taps=rows.taps, column_taps=columns.taps, stride=columns.stride, parts=parts, **scaling.kind
+        row_taps=rows.taps, column_taps=columns.taps, stride=columns.stride, parts=parts, form=scaling.form
     )
-    packed, first_sums = copied(by_row[channels].transpose(0, 3, 1, 2, 4)), scaling.first_sums(flat)
+    constants = scaling.with_weights(copied(by_row[channels].transpose(0, 3, 1, 2, 4)), flat, tiles)
     steps = (
         kernel.step(
             image=held.ctypes.data + first,
@@ -125,15 +133,10 @@ def _steps(
             row_step=rows.dilation * held.strides[1],
             column_step=held.strides[2],
             tiles=tiles,
-            weights=packed,
-            bias=first_sums,
-            constants=constants,
-            constants_bytes=constants.nbytes // tiles,
+            channels=constants,
             y=y.ctypes.data + first,
             y_step=len(weights),
-            zero_point=scaling.zero_point,
-            least=scaling.least,
-            most=scaling.most,
+            limits=scaling.limits,
         ).owning(held, y)
         for band in bands_of(len(members), tiles * columns.windows * columns.taps * VECTORS)
     )
@@ -151,26 +154,16 @@ def columnwise(
     row_step: int,
     column_step: int,
     tiles: int,
-    weights: int,
-    bias: int,
-    constants: int,
-    constants_bytes: int,
+    channels: ChannelConstants,
     y: int,
     y_step: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     row_taps: int,
     column_taps: int,
     stride: int,
     parts: int,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """The outputs of groups of `parts` rows, for tiles of channels.
 
@@ -179,14 +172,12 @@ def columnwise(
         sources, targets: offsets of the rows of each group, the first seen of the image and those of the output.
         windows: of a row.
         row_step, column_step: bytes of the image from tap to tap.
-        weights: (tiles, columns, vectors, lanes, 4 rows).
-        bias: (tiles, vectors, lanes) int32 that sums begin with.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
+        channels: weights (tiles, columns, vectors, lanes, 4 rows), bias (tiles, vectors, lanes).
         y, y_step: address of the output, at the first channel, and bytes from one window to the next.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
+    epilogue = Epilogue(w, form, limits)
     kind = w.vector(w.i32, w.width)
     tile_bytes, part_bytes = VECTORS * vector_bytes, vector_bytes // parts
     held = [[w.variable(kind) for _ in range(VECTORS)] for _ in range(column_taps)]
@@ -209,10 +200,10 @@ def columnwise(
 
     with epilogue.rounding(), w.loop(tiles) as tile:
         channel = w.times(tile, part_bytes)
-        factors_at = w.add(weights, w.times(tile, column_taps * tile_bytes))
+        factors_at = w.add(channels.weights, w.times(tile, column_taps * tile_bytes))
         factors = [w.load(w.add(factors_at, at * vector_bytes), kind) for at in range(column_taps * VECTORS)]
-        bias_at = w.add(bias, w.times(tile, tile_bytes))
-        constants_at = w.add(constants, w.times(tile, constants_bytes))
+        bias_at = w.add(channels.bias, w.times(tile, tile_bytes))
+        constants_at = w.add(channels.constants, w.times(tile, channels.constants_bytes))
         with w.loop(groups) as group:
             members = [w.add(w.times(group, parts), part) for part in range(parts)]
             starts = [w.add(image, channel, b.load(b.gep(sources, [member]))) for member in members]

@@ -112,9 +112,8 @@ def bind_channelwise(
     taps = np.full(groups * together, runs.taps[0], np.int64)
     taps[: len(runs.taps)] = runs.taps
     flat = of_tile.reshape(-1, lanes())
-    constants = scaling.constants(flat)
     step, overhang = runs.length * y.itemsize, (tiles * tile - runs.length) * y.itemsize
-    kernel = channelwise.of(unit=unit, **scaling.kind)
+    kernel = channelwise.of(unit=unit, form=scaling.form)
     multiply = kernel.step(
         image=runs.image,
         offsets=runs.offsets,
@@ -123,17 +122,12 @@ def bind_channelwise(
         period=period,
         groups=groups,
         taps=taps,
-        weights=packed,
-        bias=scaling.first_sums(flat),
-        constants=constants,
-        constants_bytes=constants.nbytes // period,
+        channels=scaling.with_weights(packed, flat, period),
         y=y,
         y_step=step,
         direct=max(len(runs.offsets) - -(-overhang // step), 0) if overhang else len(runs.offsets),
         valid=tile * y.itemsize - overhang,
-        zero_point=scaling.zero_point,
-        least=scaling.least,
-        most=scaling.most,
+        limits=scaling.limits,
     )
     return [*runs.fill, multiply]
 

@@ -207,7 +207,7 @@ class _Layer(NamedTuple):
             rows=tile.rows,
             vectors=tile.vectors,
             split=SPLIT if tile.rows * tile.vectors < LONG_CHAIN and image.unit != "float" else 1,
-            **scaling.kind,
+            form=scaling.form,
         )
         y_step = groups * count * y.itemsize
         products = len(windows.segments) * self.units * blocks * tile.vectors
@@ -224,9 +224,7 @@ class _Layer(NamedTuple):
                 y=y.ctypes.data + (group * count + first) * y.itemsize + band.start * y_step,
                 y_step=y_step,
                 direct=self._direct_tiles(first, size, tile, band.stop - band.start),
-                zero_point=scaling.zero_point,
-                least=scaling.least,
-                most=scaling.most,
+                limits=scaling.limits,
             ).owning(windows.image, y)
             for band in bands_of(len(windows.offsets), products, tile.rows)
         )
@@ -246,12 +244,9 @@ class _Layer(NamedTuple):
         channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
         by_segment = weights[group].reshape(count, len(windows.segments), windows.run)
         in_model = np.where(channels < 0, -1, channels + group * count)
-        constants = scaling.constants(in_model)
+        packed = _packed(by_segment, channels.reshape(blocks, tile.vectors, -1), self.units, image)
         return {
-            "weights": _packed(by_segment, channels.reshape(blocks, tile.vectors, -1), self.units, image),
-            "bias": scaling.first_sums(in_model),
-            "constants": constants,
-            "constants_bytes": constants.nbytes // blocks,
+            "channels": scaling.with_weights(packed, in_model, blocks),
             "blocks": blocks,
             "valid": min(count - first, order.size) * y.itemsize,
         }
@@ -262,17 +257,21 @@ class _Layer(NamedTuple):
         count, depth = weights.shape[1], weights.shape[-1]
         place = int(windows.offsets[0] + windows.segments[0]) + group * depth * image.x_dtype.itemsize
         x = windows.image.ctypes.data + place
-        limits = {"zero_point": scaling.zero_point, "least": scaling.least, "most": scaling.most}
         if image.unit != "float" and has_few_channels(count, self.units):
-            kernel = dot_products.of(unit=image.unit, flip=image.flip, channels=count, **scaling.kind)
+            kernel = dot_products.of(unit=image.unit, flip=image.flip, channels=count, form=scaling.form)
             of_channels, first_y = self._few_channels(group), group * count * y.itemsize
-            return [kernel.step(x=x, **of_channels, y=y.ctypes.data + first_y, **limits).owning(windows.image, y)]
+            return [
+                kernel.step(x=x, **of_channels, y=y.ctypes.data + first_y, limits=scaling.limits).owning(
+                    windows.image, y
+                )
+            ]
         steps = []
         for first, blocks, tile in blocks_of(count, 1, tile_shapes(image.unit, scaling.bits)):
-            kernel = vector_product.of(unit=image.unit, flip=image.flip, vectors=tile.vectors, **scaling.kind)
+            kernel = vector_product.of(unit=image.unit, flip=image.flip, vectors=tile.vectors, form=scaling.form)
             of_blocks, first_y = self._blocks(group, first, blocks, tile), (group * count + first) * y.itemsize
             flips = np.full(4 * lanes(), image.flip, np.uint8)
-            step = kernel.step(x=x, flips=flips, units=self.units, **of_blocks, y=y.ctypes.data + first_y, **limits)
+            arguments = {"x": x, "flips": flips, "units": self.units, **of_blocks, "y": y.ctypes.data + first_y}
+            step = kernel.step(**arguments, limits=scaling.limits)
             steps.append(step.owning(windows.image, y))
         return steps
 

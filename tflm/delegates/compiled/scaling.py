@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.delegates.compiled.images import aligned
 from tflm.delegates.compiled.lines import Multipliers, lines_of
-from tflm.delegates.compiled.tiles import LINE_ROWS, SCALE_ROWS, has_lines
+from tflm.delegates.compiled.tiles import LINE_ROWS, SCALE_ROWS, ChannelConstants, EpilogueForm, OutputLimits, has_lines
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 
@@ -20,8 +20,8 @@ class Scaling:
     """How sums of channels become outputs.
 
     Attributes:
-        scale, rounds, bits, left: as `tiles.Epilogue` takes them.
-        zero_point, least, most: of the output; the bits of a float64 for floats.
+        scale, rounds, bits: as in `EpilogueForm`.
+        limits: of the output.
         rows: (4, channels) int64, the constants of `tiles.Epilogue`; float32 for lines; for floats (1, channels)
             float32, the bias.
         shifts: left shifts that are applied to sums first.
@@ -31,9 +31,7 @@ class Scaling:
     scale: str
     rounds: str
     bits: int
-    zero_point: int
-    least: int
-    most: int
+    limits: OutputLimits
     rows: npt.NDArray[Any]
     shifts: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int32]
@@ -44,26 +42,22 @@ class Scaling:
         return int(self.shifts.any())
 
     @property
-    def adds(self) -> int:
-        """1 where there is a zero point."""
-        return int(self.zero_point != 0)
-
-    @property
-    def clamps(self) -> int:
-        """1 where the limits are narrower than integers of these bits, and for floats."""
+    def form(self) -> EpilogueForm:
+        """What is compiled into kernels; floats are always clamped."""
         largest = (1 << (self.bits - 1)) - 1
-        return int(self.scale == "float" or self.least > ~largest or self.most < largest)
-
-    @property
-    def kind(self) -> dict[str, int | str]:
-        """The constants of kernels that scale so."""
-        names = ("scale", "bits", "rounds", "left", "adds", "clamps")
-        return {name: getattr(self, name) for name in names}
+        clamps = self.scale == "float" or self.limits.minimum > ~largest or self.limits.maximum < largest
+        adds = self.limits.zero_point != 0
+        return EpilogueForm(self.scale, self.bits, self.rounds, self.left, int(adds), int(clamps))
 
     def repeated(self, count: int) -> Scaling:
         """The same for `count` copies of the channels, one copy after the other."""
         rows, shifts, sums = (np.tile(part, count) for part in (self.rows, self.shifts, self.sums))
         return replace(self, rows=rows, shifts=shifts, sums=sums)
+
+    def with_weights(self, weights: npt.NDArray[Any], channels: npt.NDArray[np.intp], tiles: int) -> ChannelConstants:
+        """What tiles read, for a number of tiles whose vectors have these channels (vectors, lanes)."""
+        constants = self.constants(channels)
+        return ChannelConstants(weights, self.first_sums(channels), constants, constants.nbytes // tiles)
 
     def constants(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
         """The constants for vectors of these channels (vectors, lanes); -1 stands for no channel."""
@@ -127,7 +121,7 @@ def integer_scaling(
     significand, shift = (
         np.broadcast_to(value, (count,)).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
     )
-    stage = limits.bits, output.zero_point, output.minimum, output.maximum
+    stage = limits.bits, OutputLimits(output.zero_point, output.minimum, output.maximum)
     none = np.zeros(count, np.int64)
     if isinstance(multiplier, WideQuantizedMultiplier):
         reduced = np.where(significand < 0x7FFF0000, (significand + (1 << 15)) >> 16, 0x7FFF)
@@ -162,7 +156,8 @@ def _on_lines(
         if lines is not None:
             first_sums = in_32_bits(bias + lines.starts)
             scale, shifts = "short_lines" if lines.are_short else "lines", np.zeros_like(left)
-            return replace(double, scale=scale, zero_point=zero_point, rows=lines.rows, shifts=shifts, sums=first_sums)
+            limits = double.limits._replace(zero_point=zero_point)
+            return replace(double, scale=scale, limits=limits, rows=lines.rows, shifts=shifts, sums=first_sums)
     return None
 
 
@@ -175,4 +170,5 @@ def float_scaling(bias: npt.NDArray[np.float32], least: Any, most: Any) -> Scali
     """The bias and the activation of float sums."""
     bounds = [int(np.float64(value).view(np.int64)) for value in (least, most)]
     none = np.zeros(len(bias), np.int64)
-    return Scaling("float", "none", 32, 0, bounds[0], bounds[1], bias[np.newaxis], none, none.astype(np.int32))
+    limits = OutputLimits(0, bounds[0], bounds[1])
+    return Scaling("float", "none", 32, limits, bias[np.newaxis], none, none.astype(np.int32))

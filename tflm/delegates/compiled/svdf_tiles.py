@@ -18,7 +18,16 @@ from tflm.compiler.language import Step, emitted
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.products import layer_scaling
 from tflm.delegates.compiled.scaling import copied
-from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, channel_order, lanes
+from tflm.delegates.compiled.tiles import (
+    ChannelConstants,
+    Epilogue,
+    EpilogueForm,
+    OutputLimits,
+    Value,
+    Writer,
+    channel_order,
+    lanes,
+)
 from tflm.delegates.compiled.vector_products import sums_of_runs
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
 
@@ -55,7 +64,6 @@ def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tupl
     for first, blocks, vectors in _blocks(units, held_lanes):
         size = vectors * lanes()
         channels = first + np.arange(blocks * size, dtype=np.intp).reshape(-1, lanes())
-        constants = scaling.constants(channels)
         kernel = filter_states.of(
             element=t.state.dtype.name,
             unit=image.unit,
@@ -63,23 +71,18 @@ def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tupl
             vectors=vectors,
             rank=rank,
             memory=memory,
-            **scaling.kind,
+            form=scaling.form,
         )
-        first_sums = scaling.first_sums(channels)
+        constants = scaling.with_weights(weights[first:], channels, blocks)
         steps += [
             kernel.step(
                 newest=newest[batch, first * rank :],
                 state=t.state[batch, first * rank :],
                 state_zero_point=zero_point,
-                weights=weights[first:],
-                bias=first_sums,
-                constants=constants,
-                constants_bytes=constants.nbytes // blocks,
+                channels=constants,
                 blocks=blocks,
                 y=t.y[batch, first:],
-                zero_point=scaling.zero_point,
-                least=scaling.least,
-                most=scaling.most,
+                limits=scaling.limits,
             )
             for batch in range(batches)
         ]
@@ -104,15 +107,10 @@ def filter_states(
     newest: int,
     state: int,
     state_zero_point: int,
-    weights: int,
-    bias: int,
-    constants: int,
-    constants_bytes: int,
+    channels: ChannelConstants,
     blocks: int,
     y: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     element: str,
     unit: str,
@@ -120,21 +118,14 @@ def filter_states(
     vectors: int,
     rank: int,
     memory: int,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """Renew the state of blocks of units, and filter it over time.
 
     Args:
         newest: address of the newest values, (units, rank), without the zero point of the state.
         state: address of (units, rank, memory) values.
-        weights: address of as many, int8 for "bytes" and int16 for "pairs".
-        bias: (blocks, vectors, lanes) int32, added to the sums.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one block.
+        channels: weights (units, rank, memory), int8 for "bytes" and int16 for "pairs"; bias (blocks, vectors, lanes).
         y: address of the outputs.
     """
     w = Writer(builder)
@@ -144,11 +135,11 @@ def filter_states(
     held = vector_bytes // itemsize  # elements of a vector of state
     count = rank * memory * itemsize // 4  # vectors of state for a vector of units
     kind, wide = w.vector(of_element, held), w.vector(w.i32, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
-    to_weights = 1 if unit == "bytes" else 2 // itemsize  # bytes of weights for a byte of state
+    epilogue = Epilogue(w, form, limits)
+    to_weights = 1 if unit == "bytes" else 2 // itemsize  # bytes of channels.weights for a byte of state
     offset = b.trunc(state_zero_point, of_element)
     is_flipped = w.splat(of_element(flip - 256 if itemsize == 1 and flip > 127 else flip), held)
-    natural = channel_order(vectors, bits).reshape(-1).tolist()
+    natural = channel_order(vectors, form.bits).reshape(-1).tolist()
 
     def renewed(place: int, values: Value, address: Value) -> Value:
         """A vector of the state of a vector of units, with the newest values of its filters."""
@@ -185,10 +176,12 @@ def filter_states(
             group = w.add(w.times(block, vectors), v)
             at = w.times(group, state_bytes)
             total = products(
-                w.add(state, at), w.add(weights, w.times(at, to_weights)), w.add(newest, w.times(group, newest_bytes))
+                w.add(state, at),
+                w.add(channels.weights, w.times(at, to_weights)),
+                w.add(newest, w.times(group, newest_bytes)),
             )
-            totals.append(b.add(total, w.load(w.add(bias, w.times(group, vector_bytes)), wide)))
-        ((outputs, *_),) = epilogue([totals], w.add(constants, w.times(block, constants_bytes)))
+            totals.append(b.add(total, w.load(w.add(channels.bias, w.times(group, vector_bytes)), wide)))
+        ((outputs, *_),) = epilogue([totals], w.add(channels.constants, w.times(block, channels.constants_bytes)))
         size = vectors * w.width
         w.store(w.shuffled(outputs, outputs, natural), w.add(y, w.times(block, size)))
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -287,42 +287,62 @@ class Writer:
 # --- From sums to outputs ----------------------------------------------------------------------------------------
 
 
-class Epilogue:
-    """Turns the sums of a tile into outputs.
+class EpilogueForm(NamedTuple):
+    """What kernels know of an epilogue when they are compiled.
 
-    Args:
+    Attributes:
         scale: "short_lines", "lines", "double", "wide"; "float" for an activation alone.
         bits: of the output.
         rounds: how results below zero are rounded: "away" from zero, or "up" where they are clamped anyway.
         left: whether any multiplier shifts sums to the left first.
         adds: whether the zero point isn't 0.
-        clamps: whether `least` and `most` are narrower than the type.
-        zero_point, least, most: of the output, int64; for "float", `least` and `most` are the bits of a float64.
+        clamps: whether the limits are narrower than the type.
     """
 
-    def __init__(
-        self,
-        w: Writer,
-        scale: str,
-        bits: int,
-        rounds: str,
-        left: int,
-        adds: int,
-        clamps: int,
-        zero_point: Value,
-        least: Value,
-        most: Value,
-    ):
-        self.w, self.scale, self.bits, self.rounds, self.left = w, scale, bits, rounds, left
-        self.adds, self.clamps = adds, clamps
+    scale: str
+    bits: int
+    rounds: str
+    left: int
+    adds: int
+    clamps: int
+
+
+class OutputLimits(NamedTuple):
+    """Zero point and limits of an output, int64; for floats, the limits are the bits of a float64."""
+
+    zero_point: Value
+    minimum: Value
+    maximum: Value
+
+
+class ChannelConstants(NamedTuple):
+    """What tiles read for each channel, in the order of the tiles: arrays, whose addresses kernels are given.
+
+    Attributes:
+        weights: units of products.
+        bias: int32 that sums begin with; floats begin with 0.
+        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
+    """
+
+    weights: Value
+    bias: Value
+    constants: Value
+    constants_bytes: Value
+
+
+class Epilogue:
+    """Turns the sums of a tile into outputs."""
+
+    def __init__(self, w: Writer, form: EpilogueForm, limits: OutputLimits):
+        self.w = w
+        self.scale, self.bits, self.rounds, self.left, self.adds, self.clamps = form
         b = w.b
-        if scale == "float":
-            limits = [b.fptrunc(b.bitcast(value, w.ir.DoubleType()), w.f32) for value in (least, most)]
-            self.least, self.most = (w.splat(value, w.width) for value in limits)
+        if self.scale == "float":
+            bounds = [b.fptrunc(b.bitcast(value, w.ir.DoubleType()), w.f32) for value in limits[1:]]
+            self.least, self.most = (w.splat(value, w.width) for value in bounds)
             return
-        kind = w.i16
-        limits = [b.trunc(value, kind) for value in (zero_point, least, most)]
-        self.zero_point, self.least, self.most = (w.splat(value, 2 * w.width) for value in limits)
+        narrow = [b.trunc(value, w.i16) for value in limits]
+        self.zero_point, self.least, self.most = (w.splat(value, 2 * w.width) for value in narrow)
 
     def __call__(self, rows: list[list[Value]], constants: Value) -> list[list[Value]]:
         """Vectors of outputs in the order of channels, for each position, from the vectors of its sums.
@@ -483,29 +503,19 @@ def product(
     segments: int,
     segment_offsets: Int64s,
     units: int,
-    weights: int,
-    bias: int,
-    constants: int,
-    constants_bytes: int,
+    channels: ChannelConstants,
     blocks: int,
     y: int,
     y_step: int,
     direct: int,
     valid: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     unit: str,
     rows: int,
     vectors: int,
     split: int,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """The outputs of all positions for blocks of channels.
 
@@ -513,9 +523,7 @@ def product(
         image: address of the image.
         offsets: of the first unit of each position in the image, in bytes.
         segments, segment_offsets, units: a position has `segments` runs of `units` units, at these offsets in bytes.
-        weights: (blocks, segments, units, vectors, lanes) units.
-        bias: (blocks, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one block.
+        channels: weights (blocks, segments, units, vectors, lanes), bias (blocks, vectors, lanes).
         y, y_step: address of the output, and bytes from one position to the next.
         direct: number of tiles that may write beyond their channels, onto the next position.
         valid: bytes of a position that belong to the block.
@@ -525,10 +533,10 @@ def product(
     b, vector_bytes = builder, 4 * w.width
     element = w.f32 if unit == "float" else w.i32
     kind = w.vector(element, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
-    block_bytes, unit_bytes = vectors * w.width * bits // 8, vectors * vector_bytes
-    y_place, w_place = w.variable(w.i64, y), w.variable(w.i64, weights)
-    bias_place, constants_place = w.variable(w.i64, bias), w.variable(w.i64, constants)
+    epilogue = Epilogue(w, form, limits)
+    block_bytes, unit_bytes = vectors * w.width * form.bits // 8, vectors * vector_bytes
+    y_place, w_place = w.variable(w.i64, y), w.variable(w.i64, channels.weights)
+    bias_place, constants_place = w.variable(w.i64, channels.bias), w.variable(w.i64, channels.constants)
     sums = [[[w.variable(kind) for _ in range(vectors)] for _ in range(rows)] for _ in range(split)]
     with b.goto_entry_block():
         spill = b.alloca(w.vector(w.i8, block_bytes), size=rows)
@@ -592,7 +600,7 @@ def product(
                         copy_bytes(w, w.add(base, r * block_bytes), target, valid)
         b.store(w.add(y_block, block_bytes), y_place)
         b.store(w.add(bias_block, vectors * vector_bytes), bias_place)
-        b.store(w.add(constants_block, constants_bytes), constants_place)
+        b.store(w.add(constants_block, channels.constants_bytes), constants_place)
 
 
 def _store_all(w: Writer, values: list[Value], address: Value) -> None:
@@ -678,25 +686,15 @@ def channelwise(
     period: int,
     groups: int,
     taps: Int64s,
-    weights: int,
-    bias: int,
-    constants: int,
-    constants_bytes: int,
+    channels: ChannelConstants,
     y: int,
     y_step: int,
     direct: int,
     valid: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     unit: str,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """The outputs of runs. Each element comes from the elements at its place in a run of the image for each tap.
 
@@ -706,9 +704,7 @@ def channelwise(
         tiles: of a run; the weights of every `period` tiles are the same.
         groups: of taps; the last group is filled up with weights of 0.
         taps: offset of each tap from the begin of the run, in bytes.
-        weights: (period, groups, vectors, lanes) units.
-        bias: (period, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
+        channels: weights (period, groups, vectors, lanes), bias (period, vectors, lanes).
         y, y_step: address of the output, and bytes from one run to the next.
         direct: number of runs that may write beyond their end, onto the next one.
         valid: bytes of a run's last tile that belong to the run.
@@ -717,8 +713,8 @@ def channelwise(
     b, vector_bytes = builder, 4 * w.width
     count, together = VECTORS_OF_RUN[unit], TAPS_OF_UNIT[unit]
     kind = w.vector(w.f32 if unit == "float" else w.i32, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
-    tile_bytes = count * w.width * bits // 8
+    epilogue = Epilogue(w, form, limits)
+    tile_bytes = count * w.width * form.bits // 8
     loaded_bytes = count * vector_bytes // together
     with b.goto_entry_block():
         spill = b.alloca(w.vector(w.i8, tile_bytes))
@@ -735,11 +731,11 @@ def channelwise(
             for v, value in enumerate(sums):
                 start = w.ir.Constant(kind, None)
                 if unit != "float":
-                    at = w.add(bias, w.times(place, count * vector_bytes), v * vector_bytes)
+                    at = w.add(channels.bias, w.times(place, count * vector_bytes), v * vector_bytes)
                     start = w.load(at, kind)
                 b.store(start, value)
             source = w.add(begin, w.times(tile, loaded_bytes))
-            factors = w.add(weights, w.times(w.times(place, groups), count * vector_bytes))
+            factors = w.add(channels.weights, w.times(w.times(place, groups), count * vector_bytes))
             with w.loop(groups) as group:
                 first = w.times(group, together)
                 seen = [w.add(source, b.load(b.gep(taps, [w.add(first, tap)]))) for tap in range(together)]
@@ -748,7 +744,7 @@ def channelwise(
                     factor = w.load(w.add(at, v * vector_bytes), x.type)
                     b.store(w.sum_of_products(unit, b.load(sums[v]), x, factor), sums[v])
             totals = [b.load(value) for value in sums]
-            (outputs,) = epilogue([totals], w.add(constants, w.times(place, constants_bytes)))
+            (outputs,) = epilogue([totals], w.add(channels.constants, w.times(place, channels.constants_bytes)))
             goal = w.add(target, w.times(tile, tile_bytes))
             is_last = b.icmp_signed("==", tile, w.add(tiles, -1))
             is_confined = b.and_(is_last, b.icmp_signed(">=", run, direct))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tflm.compiler.language import emitted
-from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, lanes
+from tflm.delegates.compiled.tiles import ChannelConstants, Epilogue, EpilogueForm, OutputLimits, Value, Writer, lanes
 
 MAX_CHANNELS = 8
 """Maximum number of channels of `dot_products`."""
@@ -44,26 +44,16 @@ def vector_product(
     x: int,
     flips: int,
     units: int,
-    weights: int,
-    bias: int,
-    constants: int,
-    constants_bytes: int,
+    channels: ChannelConstants,
     blocks: int,
     y: int,
     valid: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     unit: str,
     flip: int,
     vectors: int,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """The outputs of blocks of channels.
 
@@ -71,27 +61,25 @@ def vector_product(
         x: address of the vector.
         flips: address of a vector of bytes that x is flipped by: LLVM would not keep constants in a register.
         units: of it, of 32 bits.
-        weights: (blocks, units, vectors, lanes) units.
-        bias: (blocks, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one block.
+        channels: weights (blocks, units, vectors, lanes), bias (blocks, vectors, lanes).
         valid: bytes of the output of a block.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
     element = w.f32 if unit == "float" else w.i32
     kind = w.vector(element, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
+    epilogue = Epilogue(w, form, limits)
     unit_bytes = vectors * vector_bytes
     chains = 1 if unit == "float" else max(CHAINS // vectors, 2)
     sums = [[w.variable(kind) for _ in range(vectors)] for _ in range(chains)]
     flipped = w.load(flips, kind) if flip else None
     with epilogue.rounding(), w.loop(blocks) as block:
-        factors = w.add(weights, w.times(block, w.times(units, unit_bytes)))
+        factors = w.add(channels.weights, w.times(block, w.times(units, unit_bytes)))
         for chain in range(chains):
             for v in range(vectors):
                 begin = w.ir.Constant(kind, None)
                 if unit != "float" and chain == 0:
-                    begin = w.load(w.add(bias, w.times(block, unit_bytes), v * vector_bytes), kind)
+                    begin = w.load(w.add(channels.bias, w.times(block, unit_bytes), v * vector_bytes), kind)
                 b.store(begin, sums[chain][v])
 
         def multiply(place: Value, chain: int, factors: Value = factors) -> None:
@@ -102,7 +90,7 @@ def vector_product(
                 b.store(w.sum_of_products(unit, b.load(sums[chain][v]), spread, factor), sums[chain][v])
 
         loop_in_chains(w, units, chains, multiply)
-        (outputs,) = epilogue([_joined(w, sums)], w.add(constants, w.times(block, constants_bytes)))
+        (outputs,) = epilogue([_joined(w, sums)], w.add(channels.constants, w.times(block, channels.constants_bytes)))
         store_valid(w, outputs, w.add(y, w.times(block, valid)), valid)
 
 
@@ -117,19 +105,12 @@ def dot_products(
     constants: int,
     y: int,
     valid: int,
-    zero_point: int,
-    least: int,
-    most: int,
+    limits: OutputLimits,
     *,
     unit: str,
     flip: int,
     channels: int,
-    scale: str,
-    bits: int,
-    rounds: str,
-    left: int,
-    adds: int,
-    clamps: int,
+    form: EpilogueForm,
 ) -> None:
     """The outputs of a few channels.
 
@@ -145,7 +126,7 @@ def dot_products(
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
     kind = w.vector(w.i32, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
+    epilogue = Epilogue(w, form, limits)
     chains = max(CHAINS // channels, 1)
     zero, flips = w.ir.Constant(kind, None), w.splat(w.i32(int.from_bytes([flip] * 4, "little", signed=True)), w.width)
     sums = [[w.variable(kind, zero) for _ in range(channels)] for _ in range(chains)]
