@@ -30,7 +30,7 @@ CODE = on_banks(1 << 20).code.high
 @pytest.fixture(autouse=True)
 def without_firmware(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of the static RAM and the stack beside the arena."""
-    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: None)
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
 
 
 def numbers(text: object) -> list[float]:

@@ -121,7 +121,7 @@ def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
 @pytest.fixture
 def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of the static RAM and the stack beside the arena."""
-    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: None)
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
 
 
 @pytest.mark.usefixtures("arena_alone")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import float_models
+import numpy as np
 import pytest
+import test_json_schema
+import test_tensor_dump
 from test_cli import INT8_MODEL
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.settings import KEYS, settings
-from tflm.cli.app import app
+from tflm.cli.app import NAMES, app
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
 
@@ -30,6 +38,29 @@ reserve = "12K"
 """
 OPTIONS = ["--board", "esp32-s3-eye", "--sdk", "esp-idf+wifi", "--kernels", "esp-nn:ansi"]
 OPTIONS += ["--tflm", "esp-tflite-micro 1.3.3"]
+RESERVE = ["--reserve", "12K"]
+BUDGET = ["--budget", "3K"]
+
+CALLS = {
+    "arena": ["arena model.tflite", *RESERVE, *BUDGET],
+    "arena --json": ["arena model.tflite --json", *RESERVE, *BUDGET],
+    "check": ["check model.tflite", *RESERVE],
+    "compare": ["compare model.tflite dump.txt"],
+    "compress": ["compress model.tflite"],
+    "device": ["device run model.tflite --port exec:./device --seed 0"],
+    "device-log": ["device-log log.txt model.tflite"],
+    "export": ["export model.tflite made", *RESERVE],
+    "fit": ["fit model.tflite", *RESERVE],
+    "flash": ["flash model.tflite --map firmware.map", *RESERVE],
+    "gate": ["gate model.tflite", *RESERVE, *BUDGET],
+    "gate --json": ["gate model.tflite --json", *RESERVE, *BUDGET],
+    "plan": ["plan model.tflite", *RESERVE],
+    "quantize": ["quantize float.tflite --inputs pictures.npz"],
+    "run": ["run model.tflite --random"],
+    "stream": ["stream wide.tflite"],
+    "tile": ["tile wide.tflite --macs 100%", *RESERVE],
+}
+"""A call of each command that takes the settings, with the options that it has besides those of the machine."""
 
 
 @pytest.fixture
@@ -38,6 +69,24 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "model.tflite").write_bytes(INT8_MODEL.read_bytes())
     (tmp_path / "inner" / "most").mkdir(parents=True)
     return tmp_path
+
+
+@pytest.fixture
+def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the calls of all commands take."""
+    (project / "float.tflite").write_bytes(float_models.classifier().build())
+    np.savez(project / "pictures.npz", inputs=0.3 * float_models.samples(4, 8, 8, 1), labels=np.arange(4))
+    monkeypatch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
+    monkeypatch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
+    (project / "wide.tflite").write_bytes(test_json_schema._wide_model())
+    (project / "log.txt").write_text(test_json_schema.LOG)
+    (project / "firmware.map").write_text("\nLinker script and memory map\n\n.text 0x8000000 0x9000\n")
+    dump = test_tensor_dump.lines_of(test_tensor_dump.device_tensors(INT8_MODEL, 1))
+    (project / "dump.txt").write_text("\n".join(dump))
+    device = Path(__file__).with_name("simulated_device.py")
+    (project / "device").write_text(f"#!/bin/sh\nexec '{sys.executable}' '{device}' model.tflite\n")
+    (project / "device").chmod(0o755)
+    return project
 
 
 def tflm(folder: Path, *arguments: str) -> tuple[int, str, str]:
@@ -54,35 +103,59 @@ def _in_folder(folder: Path) -> Iterator[None]:
     os.chdir(before)
 
 
-@pytest.mark.parametrize(
-    ("command", "more"),
-    [
-        (["arena", "model.tflite"], ["--budget", "3K"]),
-        (["gate", "model.tflite"], ["--budget", "3K"]),
-        (["gate", "model.tflite", "--json"], ["--budget", "3K"]),
-        (["check", "model.tflite"], []),
-        (["fit", "model.tflite"], ["--reserve", "12K"]),
-        (["plan", "model.tflite"], []),
-    ],
-    ids=lambda part: " ".join(part),
-)
-def test_settings_and_the_same_options_give_the_same_bytes(project: Path, command: list[str], more: list[str]) -> None:
-    with_options = tflm(project, *command, *OPTIONS, *more)
-    assert with_options[0] == 0, with_options[2]
-    (project / "tflm.toml").write_text(EVERYTHING)
-    assert tflm(project, *command) == with_options
-    (project / "tflm.toml").unlink()
+@pytest.mark.parametrize("call", CALLS)
+def test_settings_and_the_same_options_give_the_same_bytes(files: Path, call: str) -> None:
+    command, *more = CALLS[call]
+    with_options = tflm(files, *command.split(), *OPTIONS, *more)
+    assert with_options[0] in (0, 1), with_options[2]
+    (files / "tflm.toml").write_text(EVERYTHING)
+    assert tflm(files, *command.split()) == with_options
+    (files / "tflm.toml").unlink()
     table, _, budgets = EVERYTHING.partition("[budgets]")
-    (project / "pyproject.toml").write_text(f"[tool.tflm]\n{table}[tool.tflm.budgets]{budgets}")
-    assert tflm(project, *command) == with_options
+    (files / "pyproject.toml").write_text(f"[tool.tflm]\n{table}[tool.tflm.budgets]{budgets}")
+    assert tflm(files, *command.split()) == with_options
+
+
+def test_every_command_that_takes_settings_has_a_call() -> None:
+    group: Any = get_command(app)
+    commands = {name: group.get_command(None, name) for name in NAMES}
+    taking = {name for name, command in commands.items() if _options_of(command) & {"--show-settings"}}
+    assert taking == {call.split()[0] for call in CALLS}
+    assert {name for name in taking if _options_of(commands[name]) & {"--reserve"}} == {
+        call.split()[0] for call, (_, *more) in CALLS.items() if more[:2] == RESERVE
+    }
+
+
+def test_settings_do_not_stop_the_comparison_of_models(project: Path) -> None:
+    (project / "tflm.toml").write_text(EVERYTHING)
+    assert tflm(project, "compare", "model.tflite", "model.tflite")[0] == 0
+    assert tflm(project, "compare", "model.tflite", "model.tflite", "--board", "pico")[0] == 2
+
+
+def _options_of(command: Any) -> set[str]:
+    """The options of a command, or of the commands of a group."""
+    inner = [_options_of(each) for each in getattr(command, "commands", {}).values()]
+    return set().union(*inner, *(parameter.opts for parameter in command.params))
+
+
+@pytest.mark.parametrize("command", ["arena", "check", "gate", "fit", "flash --map firmware.map"])
+def test_a_reserve_counts_in_every_verdict(files: Path, command: str) -> None:
+    (files / "tflm.toml").write_text('board = "pico"\n')
+    call = command.replace(" ", " model.tflite ", 1) if " " in command else f"{command} model.tflite"
+    assert tflm(files, *call.split())[0] == 0
+    (files / "tflm.toml").write_text('board = "pico"\nreserve = "260K"\n')
+    status, said, _ = tflm(files, *call.split())
+    assert status == 1
+    assert re.search("does not fit|: no: ", said.splitlines()[0])
+    assert tflm(files, *call.split(), "--reserve", "1K")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("command", "more"),
     [
-        ("fit model.tflite -o made", ["--reserve", "12K"]),
-        ("export model.tflite made", []),
-        ("export model.tflite made --typed", []),
+        ("fit model.tflite -o made", RESERVE),
+        ("export model.tflite made", RESERVE),
+        ("export model.tflite made --typed", RESERVE),
     ],
 )
 def test_settings_and_the_same_options_give_the_same_projects(
@@ -122,10 +195,10 @@ def test_options_win_and_another_machine_leaves_out_board_sdk_and_kernels(projec
     (project / "tflm.toml").write_text(EVERYTHING)
     found = settings(project)
     none = MachineOptions()
-    everything = MachineOptions(None, "esp-nn:ansi", "esp-tflite-micro 1.3.3", "esp32-s3-eye", "esp-idf+wifi")
+    everything = MachineOptions(None, "esp-nn:ansi", "esp-tflite-micro 1.3.3", "esp32-s3-eye", "esp-idf+wifi", "12K")
     assert found.machine(none, False) == everything
     assert found.machine(none._replace(kernels="reference"), False) == everything._replace(kernels="reference")
-    only = MachineOptions(release="esp-tflite-micro 1.3.3")
+    only = MachineOptions(release="esp-tflite-micro 1.3.3", reserve="12K")
     assert found.machine(none._replace(board="pico"), False) == only._replace(board="pico")
     assert found.machine(none._replace(target="cortex-m4"), False) == only._replace(target="cortex-m4")
     assert found.machine(none, True) == only
@@ -161,7 +234,11 @@ def test_show_settings_says_what_holds_and_where_from(project: Path) -> None:
     assert f"board esp32-s3-eye ({place})" in lines
     assert "sdk esp-idf (--sdk)" in lines
     assert "target default" in lines
+    assert f"reserve 12K ({place})" in lines
     assert f"budget *.tflite = 3K ({place})" in lines
+    said = tflm(project, "arena", "none.tflite", "--reserve", "1K", "--budget", "2K", "--show-settings")[1]
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert {"reserve 1K (--reserve)", "budget 2K (--budget)"} <= set(lines)
     status, said, _ = tflm(project.parent, "gate", "none.tflite", "--show-settings")
     assert said.startswith("no settings")
 

@@ -19,7 +19,7 @@ from tflm.application.models import bytes_from, title_of
 from tflm.application.progress import Progress, silent
 from tflm.boards import Bank, Board, boards
 from tflm.firmware.board_budget import board_budget
-from tflm.firmware.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, board_fit, combined, fits_of
+from tflm.firmware.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, combined, fits_of
 from tflm.firmware.board_report import (
     SIZE_COLUMNS,
     concerns_line,
@@ -179,7 +179,8 @@ def arena_needs(
                 advance()
         loaded = [model for _, model in models]
         shared = share(loaded, machine, planner) if len(loaded) > 1 and not on_all_targets else None
-    fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
+    on_place = machine._replace(board=place)
+    fits = [] if place is None else [on_place.fit(model, planner=planner) for model in loaded]
     return ArenaNeeds(models, machine, planner, measured, shared, fits, limit, on_all_targets, ram)
 
 
@@ -222,12 +223,12 @@ def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
 
 
 def fits_of_boards(
-    model: tflm.Model, kernels: str | None, planner: str, release: Releases | None = None
+    model: tflm.Model, kernels: str | None, planner: str, release: Releases | None = None, reserve: int = 0
 ) -> list[tflm.BoardFit | BoardRefusal]:
     """Check how a model fits each board with its usual kernels, or all boards that `kernels` are for."""
     family = "" if kernels is None else kernels_from(kernels).family
     known = [board for board in boards().values() if family in ("", board.target.family)]
-    return list(fits_of(model, known, kernels=kernels, planner=planner, release=release))
+    return list(fits_of(model, known, kernels=kernels, planner=planner, release=release, reserve=reserve))
 
 
 def board_with_ram(machine: Machine, ram: str) -> Board:

@@ -18,7 +18,7 @@ from tflm.application.compiled_fit import (
 )
 from tflm.application.fit_advice import advice, boards_that_would_do
 from tflm.application.fit_search import AS_IT_IS, Candidate, FitSearch, FitStep
-from tflm.application.machine import BUILDS, Machine
+from tflm.application.machine import BUILDS, DEFAULT_RESERVE, Machine
 from tflm.application.memories import board_uses, memories_table
 from tflm.application.output_files import obsolete_files
 from tflm.application.projects import project_files, usual_kind
@@ -42,9 +42,6 @@ from tflm.schema.patch import with_data_inside
 
 FIRMWARE = "firmware"
 """Subfolder for the project."""
-
-DEFAULT_RESERVE = 4 << 10
-"""Default bytes of RAM that the application needs besides TFLM: those of a small bare-metal program."""
 
 DEFAULT_EXTRA_MACS = 0.25
 """Default share of multiply-accumulates that row bands may add."""

@@ -23,13 +23,12 @@ def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
         smallest: what the model takes of another board.
         model: the model.
     """
-    reserve = 0 if smallest.firmware_ram is None else smallest.firmware_ram.reserve_bytes
     head = sum(buffer.bytes for buffer in smallest.measured.peak.buffers if buffer.kind != "scratch")
     large_enough = [board for board in boards().values() if max(bank.bytes for bank in board.on_chip_ram) > head]
     by_ram = sorted(large_enough, key=lambda board: sum(bank.bytes for bank in board.on_chip_ram))
     fitting = (
         found.board
-        for found in fits_of(model, by_ram, reserve=reserve)
+        for found in fits_of(model, by_ram, reserve=smallest.reserve_bytes)
         if not isinstance(found, BoardRefusal) and found.fits and found.on_chip
     )
     yield from itertools.islice(fitting, SUGGESTED_BOARDS)

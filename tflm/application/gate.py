@@ -15,7 +15,7 @@ from tflm.application.errors import RequestError, described
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
 from tflm.application.models import load_model, require_local
-from tflm.firmware.board_fit import Answer, board_fit
+from tflm.firmware.board_fit import Answer
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of, within_budget
 from tflm.report import NUMBER, TEXT, Report, Table
@@ -100,7 +100,7 @@ def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget
     found: Verdict | None = None
     advice = ""
     if machine.board is not None:
-        fit = board_fit(model, machine.board, kernels=machine.kernels)
+        fit = machine.fit(model)
         findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
         found = verdict_of(fit, findings)
         advice = "" if fit.fits else not_fitting(path, model, machine, fit)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tflm
+from tflm import boards
 from tflm.application.compiled_fit import CompiledFit, compile_command
 from tflm.application.machine import BUILDS, Machine
 from tflm.boards import Board
-from tflm.firmware.board_fit import BoardFit, Split, board_fit
-from tflm.libraries import KernelLibrary
+from tflm.firmware.board_fit import BoardFit, Split
 from tflm.releases import Release
 from tflm.report import with_thousands
 
@@ -33,7 +33,7 @@ def _command(name: str, path: Path | str, machine: Machine, ram: str | None) -> 
     words = ["tflm", name, str(path)]
     usual = "reference"
     if machine.board is not None:
-        words += ["--board", machine.board.name]
+        words += _board_words(machine.board)
         usual = machine.library(machine.board.kernels).name
     else:
         words += ["--target", machine.target.name]
@@ -42,7 +42,14 @@ def _command(name: str, path: Path | str, machine: Machine, ram: str | None) -> 
     if machine.release is not None:
         words += ["--tflm", machine.release.name if isinstance(machine.release, Release) else machine.release]
     words += [] if ram is None else ["--ram", ram]
+    words += [] if machine.reserve is None or name != "fit" else ["--reserve", str(machine.reserve)]
     return f"continue with: {shlex.join(words)}"
+
+
+def _board_words(board: Board) -> list[str]:
+    """The options for a board, which may be described in a file."""
+    name = board.name if board.name in {*boards.boards(), *boards.chips()} else board.source
+    return ["--board", name, *([] if board.sdk == boards.by_name(name).sdk else ["--sdk", board.sdk])]
 
 
 def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, ram: str | None = None) -> str:
@@ -58,10 +65,10 @@ def compiled_instead(path: Path, found: CompiledFit | None) -> str:
     return f"without an interpreter it takes {with_thousands(found.ram_bytes)} of RAM: {compile_command(path, found)}"
 
 
-def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: Split | None = None) -> BoardFit | None:
-    """The fit of a model on a board; None if it can't be laid out with these kernels."""
+def fit_or_none(model: tflm.Model, machine: Machine, split: Split | None = None) -> BoardFit | None:
+    """The fit of a model on a machine's board; None if it can't be laid out with these kernels."""
     try:
-        return board_fit(model, board, kernels=library, split=split)
+        return machine.fit(model, split=split)
     except tflm.TflmError:
         return None
 
@@ -84,8 +91,9 @@ def other_build(model: tflm.Model, fit: BoardFit) -> str:
 def _other_fits(model: tflm.Model, fit: BoardFit) -> Iterator[BoardFit]:
     library, board = fit.measured.kernels, fit.board
     release = board.chosen_release(library)
-    others = (board.library(name, release) for name in BUILDS.get(library.name.partition("@")[0], ()))
-    fits = (fit_or_none(model, board, other, fit.split) for other in others)
+    machine = Machine(board.target, library, board, release, fit.reserve_bytes)
+    others = map(machine.library, BUILDS.get(library.name.partition("@")[0], ()))
+    fits = (fit_or_none(model, machine._replace(kernels=other), fit.split) for other in others)
     return (fit for fit in fits if fit is not None)
 
 

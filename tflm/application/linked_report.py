@@ -10,7 +10,7 @@ import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.sdks import NOTHING, Span
-from tflm.firmware.board_fit import BoardFit, FirmwareRam, board_fit
+from tflm.firmware.board_fit import BoardFit, FirmwareRam
 from tflm.firmware.board_report import verdict_figures
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.firmware.verdict import Verdict, verdict_of
@@ -27,7 +27,7 @@ def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) ->
     """
     if machine.board is None:
         raise OptionError("--map compares a firmware with a board; name it with --board")
-    predicted, linked = board_fit(model, machine.board, kernels=machine.kernels), read_linked(path)
+    predicted, linked = machine.fit(model), read_linked(path)
     found = verdict_of(linked_fit(predicted, linked))
     beside = predicted.firmware_ram or FirmwareRam(0, 0)
     share = machine.board.share

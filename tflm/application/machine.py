@@ -8,10 +8,16 @@ from typing import NamedTuple
 import tflm
 from tflm import boards, libraries
 from tflm.application.errors import OptionError
+from tflm.application.models import bytes_from
 from tflm.boards import Board
+from tflm.firmware.board_fit import BoardFit, Split, board_fit
 from tflm.libraries import REFERENCE, KernelLibrary, library_for
 from tflm.releases import Releases
+from tflm.runtime.micro_allocator import Planner
 from tflm.targets import Target
+
+DEFAULT_RESERVE = 4 << 10
+"""Bytes of RAM that `tflm fit` leaves to the application: those of a small bare-metal program."""
 
 BUILDS = {
     "cmsis-nn": ("cmsis-nn:size", "reference"),
@@ -23,7 +29,7 @@ BUILDS = {
 
 
 class Machine(NamedTuple):
-    """A target, a kernel library and, if given, a board and a TFLM release.
+    """A target, a kernel library and, if given, a board, a TFLM release and bytes of RAM reserved for the application.
 
     Without a given release, the kernels are for the TFLM that projects for the board pin.
     """
@@ -32,6 +38,17 @@ class Machine(NamedTuple):
     kernels: KernelLibrary
     board: Board | None
     release: Releases | None = None
+    reserve: int | None = None
+
+    def fit(self, model: tflm.Model, *, planner: Planner = "greedy", split: Split | None = None) -> BoardFit:
+        """How a model fits the board, which there must be.
+
+        Raises:
+            TflmError: the model cannot be allocated in an arena of any size.
+        """
+        assert self.board is not None
+        reserve = self.reserve or 0
+        return board_fit(model, self.board, kernels=self.kernels, planner=planner, reserve=reserve, split=split)
 
     def library(self, kernels: str) -> KernelLibrary:
         """A kernel library for the same firmware, by name.
@@ -74,13 +91,14 @@ def kernels_from(name: str) -> KernelLibrary:
 
 
 class MachineOptions(NamedTuple):
-    """The values of `--target`, `--kernels`, `--tflm`, `--board` and `--sdk`; None for options that were not given."""
+    """The values of `--target`, `--kernels`, `--tflm`, `--board`, `--sdk` and `--reserve`; None for those not given."""
 
     target: str | None = None
     kernels: str | None = None
     release: Releases | None = None
     board: str | None = None
     sdk: str | None = None
+    reserve: str | None = None
 
     def machine(self, default: str = "cortex-m") -> Machine:
         """Return the machine. A board implies a part and kernels; kernels imply a release.
@@ -100,7 +118,8 @@ class MachineOptions(NamedTuple):
             if board is not None and boards.is_guess(self.board or ""):
                 warnings.warn(f"{self.board!r} is taken for {board.name}: {board.description}", stacklevel=2)
             target = target_from(default if self.target is None else self.target) if board is None else board.target
-            machine = Machine(target, REFERENCE, board, self.release)
+            reserve = None if self.reserve is None else bytes_from(self.reserve)
+            machine = Machine(target, REFERENCE, board, self.release, reserve)
             usual = "reference" if board is None else board.kernels
             return machine._replace(kernels=machine.library(usual if self.kernels is None else self.kernels))
         except tflm.ArgumentError as error:

@@ -11,7 +11,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
-from tflm.firmware.board_fit import BoardFit, Split, board_fit
+from tflm.firmware.board_fit import BoardFit, Split
 from tflm.planning import MemoriesPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import NUMBER, TEXT, Table
@@ -127,7 +127,7 @@ def head_limit(model: tflm.Model, machine: Machine, memories: TwoMemories | None
     split = split_of(memories, machine.board)
     if machine.board is None or split is None:
         return None if memories is None else memories.head.bytes
-    return board_fit(model, machine.board, kernels=machine.kernels, split=split).head_room
+    return machine.fit(model, split=split).head_room
 
 
 def fit_of(found: ImprovedModel, machine: Machine, memories: TwoMemories | None) -> BoardFit | None:
@@ -135,7 +135,7 @@ def fit_of(found: ImprovedModel, machine: Machine, memories: TwoMemories | None)
     if machine.board is None:
         return None
     split = split_of(memories, machine.board)
-    return board_fit(found.model, machine.board, kernels=machine.kernels, split=split)
+    return machine.fit(found.model, split=split)
 
 
 def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | None) -> list[MemoryUse]:

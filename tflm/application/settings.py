@@ -19,10 +19,10 @@ from tflm.errors import ArgumentError
 from tflm.report import Report
 from tflm.toml_files import read_toml
 
-MACHINE_KEYS = {"board": "board", "target": "target", "sdk": "sdk", "kernels": "kernels", "tflm": "release"}
-"""The settings that name a machine, and the fields of `MachineOptions` for them."""
+MACHINE_KEYS = {"tflm" if name == "release" else name: name for name in MachineOptions._fields}
+"""The settings that name a machine and what is reserved of it, and the fields of `MachineOptions` for them."""
 
-KEYS = (*MACHINE_KEYS, "reserve", "budgets")
+KEYS = (*MACHINE_KEYS, "budgets")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Settings:
             given: the options of the command line.
             machine_is_named: whether other options, such as a size of RAM, name a machine.
         """
-        keys = ["tflm"] if machine_is_named or given.board or given.target else list(MACHINE_KEYS)
+        keys = ["tflm", "reserve"] if machine_is_named or given.board or given.target else [*MACHINE_KEYS]
         found = {MACHINE_KEYS[key]: self.values[key] for key in keys if key in self.values}
         return given._replace(**{name: value for name, value in found.items() if getattr(given, name) is None})
 
@@ -129,7 +129,7 @@ def _matches(names: list[str], pattern: str) -> bool:
     return any(fnmatch.fnmatch(name, pattern) for name in names)
 
 
-def settings_report(found: Settings, given: MachineOptions, on: MachineOptions) -> Report:
+def settings_report(found: Settings, given: MachineOptions, on: MachineOptions, budget: str | None) -> Report:
     """Report what holds, and where from: an option, the file, or the default."""
     place = "default" if found.path is None else str(found.path)
     facts = []
@@ -137,7 +137,7 @@ def settings_report(found: Settings, given: MachineOptions, on: MachineOptions) 
         value = getattr(on, name)
         source = f"--{key}" if getattr(given, name) is not None else place
         facts.append((key, "default" if value is None else f"{value} ({source})"))
-    facts.append(("reserve", f"{found.values['reserve']} ({place})" if "reserve" in found.values else "default"))
-    facts += [("budget", f"{pattern} = {size} ({place})") for pattern, size in found.budgets.items()]
+    budgets = [f"{pattern} = {size} ({place})" for pattern, size in found.budgets.items()]
+    facts += [("budget", each) for each in (budgets if budget is None else [f"{budget} (--budget)"])]
     none = "no settings: neither tflm.toml nor [tool.tflm] in a pyproject.toml, here or above"
     return Report(none if found.path is None else f"settings of {place}", facts)

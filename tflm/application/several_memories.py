@@ -16,7 +16,7 @@ from tflm.application.memories import memory_of
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
 from tflm.errors import ArgumentError
-from tflm.firmware.board_fit import BoardFit, Placement, board_fit
+from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan
@@ -75,7 +75,7 @@ def memories_of(text: str, costs: str | None, model: Model, machine: Machine) ->
     board = machine.board
     rooms = []
     if board is not None and any(not size for _, size in pairs_from(text, "memories", "SRAM:200K,PSRAM:4M")):
-        rooms = rooms_of(board_fit(model, board, kernels=machine.kernels))
+        rooms = rooms_of(machine.fit(model))
     memories: list[Memory] = []
     for name, size in pairs_from(text, "memories", "SRAM:200K,PSRAM:4M"):
         bank = None if board is None else _bank(name, board)

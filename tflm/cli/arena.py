@@ -114,7 +114,7 @@ def arena(
         raise OptionError("--all-targets covers only the reference kernels; use --target with --kernels")
     loaded = [(path, with_shapes(load_model(path), shape)) for path in models]
     if all_boards:
-        _show_boards(loaded, on, planner, as_json)
+        _show_boards(loaded, on, machine.reserve or 0, planner, as_json)
         return
     place = board_with_ram(machine, ram) if ram is not None else machine.board
     limit = bytes_from(budget) if budget is not None else least_budget(models)
@@ -147,9 +147,11 @@ def arena(
     needs.require_fit()
 
 
-def _show_boards(models: list[tuple[Path, tflm.Model]], on: MachineOptions, planner: str, as_json: bool) -> None:
+def _show_boards(
+    models: list[tuple[Path, tflm.Model]], on: MachineOptions, reserve: int, planner: str, as_json: bool
+) -> None:
     """Show how each model fits every known board, or every board that the given kernels are for."""
-    found = [(path, fits_of_boards(model, on.kernels, planner=planner, release=on.release)) for path, model in models]
+    found = [(path, fits_of_boards(model, on.kernels, planner, on.release, reserve)) for path, model in models]
     documents = [{"model": path, "boards": [board_figures(fit) for fit in fits]} for path, fits in found]
     title = "{} on boards, with their usual kernels"
     reports = [Report(title.format(title_of(path)), [], [fits_table(fits)]) for path, fits in found]

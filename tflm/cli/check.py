@@ -37,7 +37,7 @@ def check(
     machine = on.machine()
     loaded = load_model(model)
     findings = check_device(loaded, target=machine.target, kernels=machine.kernels, board=machine.board)
-    fit = None if machine.board is None else fit_or_none(loaded, machine.board, machine.kernels)
+    fit = None if machine.board is None else fit_or_none(loaded, machine)
     found = None if fit is None else verdict_of(fit, findings)
     advice = "" if fit is None or fit.fits else not_fitting(model, loaded, machine, fit)
     figures = {

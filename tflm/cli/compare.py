@@ -23,6 +23,7 @@ from tflm.application.differences import Difference, first_beyond
 from tflm.application.errors import CheckFailed, OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.running import delegates_from
+from tflm.application.settings import settings
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 
@@ -69,7 +70,7 @@ def compare(
     lost: list[str] = []
     kind = None if other is None else other_kind(other)
     of_device = kind is OtherKind.LOG
-    if on != NAMED and not of_device:
+    if on != settings().machine(NAMED, False) and not of_device:
         raise OptionError("--target, --kernels, --tflm and --board apply only to a device's log")
     if (other is None) == (delegate is None):
         raise OptionError("pass either a second model, recording or log, or --delegate")

@@ -36,7 +36,6 @@ from tflm.c.compile import CompileOptions, compiled_with
 from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
-from tflm.firmware.board_fit import board_fit
 from tflm.firmware.board_report import verdict
 from tflm.libraries import KernelLibrary
 from tflm.memory.several_memories import Memory
@@ -125,7 +124,7 @@ def export(
     for path in write_files(directory, files):
         print_plain(str(path))
     if machine.board is not None:
-        fit = board_fit(loaded, machine.board, kernels=machine.kernels)
+        fit = machine.fit(loaded)
         if planned is not None:
             fit = replace(fit, spread=spread_of(planned(machine.kernels), machine.board))
         print_error(f"fits {machine.board.name}: {verdict(fit)}")
@@ -171,7 +170,7 @@ def _export_compiled(
         _require_memories(options.memories, machine.board)
     try:
         compiled = compiled_with(options, model, compiled_name(path.stem))
-        found = None if machine.board is None else CompiledFit(machine.board, compiled)
+        found = None if machine.board is None else CompiledFit(machine.board, compiled, machine.reserve or 0)
         if kind == NO_PROJECT:
             files = compiled_sources(model, path.stem, machine, origin, compiled, serve)
         else:

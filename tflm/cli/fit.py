@@ -10,19 +10,17 @@ import typer
 
 from tflm.application.arena import board_with_ram
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
-from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT, fit_figures, fit_report
+from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_TIME_LIMIT, fit_figures, fit_report
 from tflm.application.fit import fit as fitted
 from tflm.application.hand_over import compiled_instead
-from tflm.application.machine import MachineOptions
-from tflm.application.models import bytes_from, load_model, share_from, title_of
+from tflm.application.machine import DEFAULT_RESERVE, MachineOptions
+from tflm.application.models import load_model, share_from, title_of
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
-from tflm.application.settings import settings
 from tflm.cli.output import answer, short, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.errors import ArgumentError
 from tflm.firmware.board_fit import Answer
-from tflm.report import short_size
 
 
 def fit(
@@ -36,13 +34,6 @@ def fit(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Write the model, a report and a project there."),
         Written.FOLDER,
-    ] = None,
-    reserve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help=f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)}.",
-        ),
     ] = None,
     macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
         DEFAULT_EXTRA_MACS
@@ -70,13 +61,12 @@ def fit(
         raise OptionError("name a board or chip with --board (tflm boards lists them), or a --target with --ram")
     where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
     loaded = load_model(model)
-    reserve = reserve or settings().values.get("reserve")
     try:
         with status_line("making it fit") as tell:
             found = fitted(
                 loaded,
                 board=where,
-                reserve=DEFAULT_RESERVE if reserve is None else bytes_from(reserve),
+                reserve=DEFAULT_RESERVE if machine.reserve is None else machine.reserve,
                 kernels=on.kernels,
                 release=on.release,
                 max_extra_macs=share_from(macs),
@@ -86,7 +76,7 @@ def fit(
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     report = fit_report(found, title_of(model))
-    written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv, on, reserve))
+    written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv, on))
     if is_short:
         short(as_json, report.verdict)
     else:

@@ -14,13 +14,14 @@ import typer
 import tflm
 from tflm import boards, libraries
 from tflm.application.errors import OptionError
-from tflm.application.machine import MachineOptions
+from tflm.application.machine import DEFAULT_RESERVE, MachineOptions
 from tflm.application.models import checks_of_models
 from tflm.application.output_files import OutputRules, Written
 from tflm.application.settings import settings, settings_report
 from tflm.atomic_write import approval
 from tflm.boards.sdks import sdk_names
 from tflm.cli.output import show
+from tflm.report import short_size
 from tflm.schema.model import CHECKS
 
 ModelPath = Annotated[
@@ -74,6 +75,14 @@ SdkName = Annotated[
         metavar="NAME",
         help=f"The firmware's SDK, which takes a part of the board: {', '.join(sdk_names())}. Default: the usual one.",
         autocompletion=sdk_names,
+    ),
+]
+Reserve = Annotated[
+    str | None,
+    typer.Option(
+        "--reserve",
+        metavar="SIZE",
+        help=f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)} in tflm fit, or 0.",
     ),
 ]
 Checks = Annotated[
@@ -166,6 +175,9 @@ MACHINE_OPTIONS = {
     "board": BoardName,
     "sdk": SdkName,
 }
+VERDICTS = ("arena", "check", "export", "fit", "flash", "gate", "plan", "tile")
+"""The commands that say whether a model fits a board. They have `--reserve`."""
+
 SOURCE: dict[str, Any] = {"source": Source, "show_settings": ShowSettings}
 CHECKS_MODE: dict[str, Any] = {"checks": Checks}
 FORCE: dict[str, Any] = {"force": Force}
@@ -176,9 +188,10 @@ DEFAULTS = {"checks": "all", "force": False, "show_settings": False}
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Convert a function to a command for typer.
 
-    A parameter `on: MachineOptions` becomes `--target`, `--kernels`, `--tflm`, `--board`, `--sdk` and `--source`. A
-    command with a `model` or `models` gets `--checks`, one that writes files `--force`: annotations marked with
-    `Written` name outputs, which are checked before the function is called. An `OptionError` becomes a usage error.
+    A parameter `on: MachineOptions` becomes `--target`, `--kernels`, `--tflm`, `--board`, `--sdk` and `--source`, and
+    `--reserve` in commands with a verdict. A command with a `model` or `models` gets `--checks`, one that writes files
+    `--force`: annotations marked with `Written` name outputs, which are checked before the function is called. An
+    `OptionError` becomes a usage error.
     """
     parameters = inspect.signature(function, eval_str=True).parameters
     outputs = written_parameters(function)
@@ -200,11 +213,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             approval.reset(outer)
 
     takes_model = not {"model", "models"}.isdisjoint(parameters)
+    machine = MACHINE_OPTIONS | ({"reserve": Reserve} if function.__name__ in VERDICTS else {})
     added = (SOURCE if "on" in parameters else {}) | (CHECKS_MODE if takes_model else {})
     added |= FORCE if {*outputs.values()} - {Written.UPDATED} else {}
-    shown = [
-        each for name, one in parameters.items() for each in (_options(MACHINE_OPTIONS) if name == "on" else [one])
-    ]
+    shown = [each for name, one in parameters.items() for each in (_options(machine) if name == "on" else [one])]
     shown += _options(added)
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # typer reads it
     called.__annotations__ = {each.name: each.annotation for each in shown}
@@ -247,14 +259,14 @@ def _arguments(options: dict[str, Any], command: str, has_machine: bool) -> dict
     checks_of_models.set(checks)
     if not has_machine:
         return options
-    given = MachineOptions(**{name: options.pop(name) for name in MACHINE_OPTIONS})
+    given = MachineOptions(**{name: options.pop(name, None) for name in MachineOptions._fields})
     source, found = options.pop("source"), settings()
     named = given if source is None else _from_sources(given, source)
     on = found.machine(named, any(options[name] for name in OTHER_MACHINES.get(command, ())))
     if options.get("compiled"):  # a model as C has no TFLM and no kernel library of it
         on = on._replace(release=named.release, kernels=named.kernels)
     if options.pop("show_settings"):
-        show(settings_report(found, named, on))
+        show(settings_report(found, named, on, options.get("budget")))
         raise typer.Exit
     return options | {"on": on}
 

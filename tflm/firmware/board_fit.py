@@ -202,6 +202,11 @@ class BoardFit:
         return 0 if share is None or ram is None else min(share.stack_bytes, ram.stack_bytes)
 
     @property
+    def reserve_bytes(self) -> int:
+        """RAM reserved for the application."""
+        return 0 if self.firmware_ram is None else self.firmware_ram.reserve_bytes
+
+    @property
     def beside(self) -> Span:
         """RAM beside the arena: static RAM, stack, reserve, the SDK's RAM, and code that is copied to the RAM."""
         ram, share = self.firmware_ram or FirmwareRam(0, 0), self.board.share
@@ -419,12 +424,12 @@ def banks_for(
 
 
 def firmware_ram(
-    model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = ()
-) -> FirmwareRam | None:
+    model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = (), reserve: int = 0
+) -> FirmwareRam:
     """Return TFLM's static RAM and stack with a model's operators and some more; at most, if they were not measured."""
     found = flash_range([*operators_of(model), *more_operators], board.target, library)
     unsure = found.static.high - found.static.low + found.stack.high - found.stack.low
-    return FirmwareRam(found.static.high, found.stack.high, 0, unsure)
+    return FirmwareRam(found.static.high, found.stack.high, reserve, unsure)
 
 
 def board_fit(
@@ -456,9 +461,7 @@ def board_fit(
     separate = None
     if len(board.ram) > 1 or split is not None:
         separate = measure_separate_arenas(*built, target=board.target, kernels=library, planner=planner)
-    beside = firmware_ram(model, board, library)
-    if reserve:
-        beside = replace(beside or FirmwareRam(0, 0), reserve_bytes=reserve)
+    beside = firmware_ram(model, board, library, reserve=reserve)
     found = flash_range(operators_of(model), board.target, library)
     return BoardFit(board, measured, separate, len(model.data), beside, split, found.code, found.unmeasured)
 
@@ -471,7 +474,7 @@ def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int
     library = first.measured.kernels
     operators = dict.fromkeys(name for model in models for name in operators_of(model))
     found = flash_range(operators, first.board.target, library)
-    beside = firmware_ram(models[0], first.board, library, operators)
+    beside = firmware_ram(models[0], first.board, library, operators, first.reserve_bytes)
     return replace(
         first,
         measured=replace(first.measured, minimum_arena_bytes=arena_bytes),

@@ -16,8 +16,7 @@ from tflm.application.projects.kind import Kind
 from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.templates import console, rendered, wire
 from tflm.application.several_memories import spread_of
-from tflm.boards import Board
-from tflm.firmware.board_fit import BoardFit, Placement, board_fit
+from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.libraries import KernelLibrary
 from tflm.planning import MemoriesPlan
 from tflm.release import DISTRIBUTION
@@ -60,7 +59,7 @@ def project_files(
     """
     how, machine = kind_named(kind), machine_of_project(machine, kind)
     if machine.board is not None and (found is None or found.measured.kernels != machine.kernels):
-        found = _fit(model, machine.board, machine, found)
+        found = _fit(model, machine, found)
     plan = None
     if planned is not None and machine.board is not None and found is not None:
         plan = planned(machine.kernels)
@@ -101,12 +100,11 @@ def _is_idf(how: Kind, machine: Machine) -> bool:
     return how.name == "esp-idf" or _is_idf_of_platformio(how, machine)
 
 
-def _fit(model: tflm.Model, board: Board, machine: Machine, found: BoardFit | None) -> BoardFit:
+def _fit(model: tflm.Model, machine: Machine, found: BoardFit | None) -> BoardFit:
     """The fit with the TFLM that the project pins, for the reserve and memories of another fit."""
     if found is None:
-        return board_fit(model, board, kernels=machine.kernels)
-    reserve = 0 if found.firmware_ram is None else found.firmware_ram.reserve_bytes
-    return board_fit(model, board, kernels=machine.kernels, reserve=reserve, split=found.split)
+        return machine.fit(model)
+    return machine._replace(reserve=found.reserve_bytes).fit(model, split=found.split)
 
 
 def _style(build: Build, how: Kind, served: Mapping[str, str] | None) -> SourceStyle:

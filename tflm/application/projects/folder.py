@@ -12,13 +12,13 @@ SHORT = ("-b", "-t", "-k")
 """The short names of --board, --target and --kernels."""
 
 
-def origin_of_project(command_line: Sequence[str], on: MachineOptions, reserve: str | None = None) -> str:
+def origin_of_project(command_line: Sequence[str], on: MachineOptions) -> str:
     """The command that made a project, without local folders.
 
     Its last options are those that hold, whether the command line or a project's settings have them.
     """
     held = {"--board": on.board, "--target": on.target, "--sdk": on.sdk, "--kernels": on.kernels, "--tflm": on.release}
-    held["--reserve"] = reserve
+    held["--reserve"] = on.reserve
     typed = iter(command_line[1:])
     words = []
     for word in typed:
