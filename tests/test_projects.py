@@ -159,6 +159,34 @@ def read_by_cmake(folder: Path, stubs: Path, file: str, *options: str) -> subpro
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=path.parent)
 
 
+def test_downloads_are_configured_without_a_warning(tmp_path: Path) -> None:
+    """With empty folders in place of the downloads, and pins as in TFLM's makefiles."""
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("no cmake in $PATH")
+    written(tmp_path, "stm32", machine("nucleo-f401re"))
+    names = ("tflm", "gemmlowp", "ruy", "flatbuffers", "kissfft", "cmsis", "cmsis_nn", "cmsis_device")
+    for name in names:
+        (tmp_path / "downloaded" / name).mkdir(parents=True)
+    make = tmp_path / "downloaded/tflm/tensorflow/lite/micro/tools/make"
+    (make / "ext_libs").mkdir(parents=True)
+    pins = "".join(f'{name.upper()}_URL := "https://example.org/{name}.zip"\n' for name in names)
+    for file in ("third_party_downloads.inc", "ext_libs/cmsis_download.sh", "ext_libs/cmsis_nn_download.sh"):
+        (make / file).write_text(pins)
+    for source in ("gcc/startup_stm32f401xe.s", "system_stm32f4xx.c"):
+        path = tmp_path / "downloaded/cmsis_device/Source/Templates" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    head = "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES NONE)\n"
+    script = f"{head}include(../tflm.cmake)\ninclude(../stm32.cmake)\n"
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/CMakeLists.txt").write_text(script)
+    folders = [f"-DFETCHCONTENT_SOURCE_DIR_{name.upper()}={tmp_path}/downloaded/{name}" for name in names]
+    command = [cmake, "-S", "project", "-B", "build", f"-DTFLM_LIBRARY={tmp_path}/library.a", *folders]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_sources_compile(compiler: str, kind: str, tmp_path: Path) -> None:  # noqa: F811
     written(tmp_path, kind, machine(CASES[kind]))

@@ -4,6 +4,10 @@ set(TFLM_DIR "" CACHE PATH "TFLM's sources with their downloads, or what create_
 set(TFLM_LIBRARY "" CACHE FILEPATH "libtensorflow-microlite.a for this processor; compiled from TFLM's sources without it")
 option(TFLM_MESSAGES "Let TFLM print why it fails, which takes more flash" OFF)
 
+if(POLICY CMP0135)  # of downloads: before the functions, which keep the policies of where they are defined
+  cmake_policy(SET CMP0135 NEW)
+endif()
+
 # Sets a variable to what a line of one of TFLM's makefiles assigns, with the other variables of that file.
 function(read_pin variable file name)
   file(READ ${tflm_SOURCE_DIR}/tensorflow/lite/micro/tools/make/${file} text)
@@ -48,9 +52,6 @@ if(TFLM_DIR)
   endforeach()
 else()
   include(FetchContent)
-  if(POLICY CMP0135)
-    cmake_policy(SET CMP0135 NEW)
-  endif()
   FetchContent_Declare(tflm URL https://github.com/tensorflow/tflite-micro/archive/@commit.tar.gz SOURCE_SUBDIR none)
   FetchContent_MakeAvailable(tflm)
   set(TFLM_DIR ${tflm_SOURCE_DIR})

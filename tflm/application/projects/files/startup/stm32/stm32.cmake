@@ -3,6 +3,9 @@
 set(STM32_DIR "" CACHE PATH "A checkout of github.com/STMicroelectronics/cmsis_device_@series; downloaded without it")
 if(NOT STM32_DIR)
   include(FetchContent)
+  if(POLICY CMP0135)
+    cmake_policy(SET CMP0135 NEW)
+  endif()
   FetchContent_Declare(cmsis_device
     URL https://github.com/STMicroelectronics/cmsis_device_@series/archive/refs/tags/@device_tag.tar.gz)
   FetchContent_MakeAvailable(cmsis_device)
