@@ -84,9 +84,15 @@ def test_the_verdict_is_on_what_was_linked(firmware: Path, board: str, bytes: in
 
 
 def test_an_arena_that_is_too_small_is_told(firmware: Path) -> None:
+    """On a part whose memories can hold the arena in two pieces, as a note; on others it is the verdict."""
     (firmware / "m.map").write_text((firmware / "m.map").read_text().replace(hex(1_168), hex(1_152)))
     answer = run("flash", INT8_MODEL, "--board", "STM32F405", "--map", firmware / "m.map")
     assert "the arena of the firmware lacks 16 bytes" in " ".join(answer.stdout.split())
+    answer = run("flash", INT8_MODEL, "--board", "STM32F401", "--map", firmware / "m.map")
+    assert answer.returncode == 1
+    assert answer.stdout.startswith(
+        "does not fit: it cannot run there: the model: AllocateTensors() fails: the arena of"
+    )
 
 
 @pytest.mark.parametrize(

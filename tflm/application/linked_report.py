@@ -12,8 +12,10 @@ from tflm.application.machine import Machine
 from tflm.boards.sdks import NOTHING, Span
 from tflm.firmware.board_fit import BoardFit, FirmwareRam
 from tflm.firmware.board_report import verdict_figures
+from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.firmware.verdict import Verdict, verdict_of
+from tflm.libraries import Effect
 from tflm.report import NAME, NUMBER, Report, Table
 
 
@@ -28,7 +30,8 @@ def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) ->
     if machine.board is None:
         raise OptionError("--map compares a firmware with a board; name it with --board")
     predicted, linked = machine.fit(model), read_linked(path)
-    found = verdict_of(linked_fit(predicted, linked))
+    findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
+    found = verdict_of(linked_fit(predicted, linked), [*findings, *_arena_findings(predicted, linked)])
     beside = predicted.firmware_ram or FirmwareRam(0, 0)
     share = machine.board.share
     sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
@@ -62,6 +65,15 @@ def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) ->
     parts = [{key: cell._asdict() if isinstance(cell, Span) else cell for key, cell in zip(keys, row)} for row in rows]
     figures = {"board": machine.board.name, "verdict": verdict_figures(found), "parts": parts[:-1]}
     return Report(title, [], [table], notes, verdict=found.line), found, figures
+
+
+def _arena_findings(predicted: BoardFit, linked: Linked) -> list[DeviceFinding]:
+    """That the firmware's arena is too small, unless it may be in several memories."""
+    missing = predicted.measured.minimum_arena_bytes - linked.ram[ARENA]
+    if not linked.ram[ARENA] or missing <= 0 or predicted.separate is not None:
+        return []
+    happens = f"AllocateTensors() fails: the arena of the firmware lacks {missing:,} bytes"
+    return [DeviceFinding("", None, None, Effect.REFUSED, happens, "Make the arena larger.")]
 
 
 def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:
