@@ -112,7 +112,7 @@ def firmware_prints(found: tflm.Fit, name: str, tree: Path, folder: Path, less: 
     command = ["qemu-system-arm", "-M", PROCESSORS[part].machine, "-nographic", "-semihosting", "-kernel", str(image)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode == 0) == (not less)
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["hello_world", "person_detect"])
@@ -127,7 +127,7 @@ def test_a_fitted_firmware_answers_as_the_original_model(
     assert found.fits
     assert printed(firmware_prints(found, name, tree, tmp_path)) == answers(original)
     shown = firmware_prints(found, name, tree, tmp_path, less=16)
-    assert shown.splitlines()[0] == "AllocateTensors() failed"
+    assert "AllocateTensors() failed" in shown
     assert "output" not in shown
 
 
