@@ -196,6 +196,19 @@ def test_tensors_that_share_memory_can_not_be_looked_at(interpreter: tflm.MicroI
     check_works(interpreter)
 
 
+def test_an_input_that_is_a_constant_can_not_be_written() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.constant("x", np.ones(8, np.float32)), main.tensor("y", (8,), TensorType.FLOAT32)
+    main.table.inputs = (x,)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    with pytest.raises(tflm.TensorError, match="constant of the model, which a device has in flash"):
+        interpreter.input(0).data[:] = np.ones(8, np.float32)
+
+
 def test_scales_of_a_bias_may_have_the_dimension_of_its_weights() -> None:
     """It has one dimension; that of its weights, along which the scales count, may be another."""
     builder = tflm.ModelBuilder()

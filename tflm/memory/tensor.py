@@ -158,6 +158,8 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
         shape = np.shape(self[key])
         if values.ndim and values.size != math.prod(shape):
             raise TensorError(f"can't write shape {values.shape} to shape {shape}")
+        if not self.flags.writeable:
+            raise TensorError("can't write to a constant of the model, which a device has in flash")
         try:
             super().__setitem__(key, values)
         except ValueError as error:
