@@ -132,6 +132,12 @@ def test_the_readme_installs_what_its_commands_use_and_they_succeed(tmp_path: Pa
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: str(page.name))
+def test_a_page_with_names_of_tflm_in_cpp_says_that_they_moved(page: Path) -> None:
+    if any(re.search(r"tflite::(?!micro)", block) for block in blocks(page, "cpp")):
+        assert "releases.md#names-that-moved" in page.read_text(encoding="utf-8")
+
+
 def without_code(page: Path) -> str:
     """The text of a page, without its code blocks and comments."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

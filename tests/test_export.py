@@ -6,10 +6,12 @@ import itertools
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
 from models import counter
+from oracle import INSTALLED
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
@@ -81,6 +83,39 @@ def test_what_is_written_compiles(compiler: str, name: str, options: str, tmp_pa
     assert answer.returncode == 0, answer.stderr
     assert set(answer.stdout.split("\n")[:-1]) == {str(file) for file in folder.iterdir()}
     check(compiler, folder)
+
+
+INLINE = re.compile("typed_(input|output)_tensor<|MicroMutableOpResolver<|^tflite::GetModel")
+"""Functions that TFLM's headers define, so that no library has them."""
+
+ON_DEVICES = {"InitializeTarget"}
+"""Functions of TFLM that the package does not need."""
+
+
+PACKAGE = Path(sysconfig.get_path("purelib")) / "tflite_micro"
+
+
+def symbols(*arguments: str) -> set[str]:
+    """Functions of TFLM in what `nm` lists of a file, with their types."""
+    listed = subprocess.run(["nm", "-C", *arguments], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r" [TUWV] ((?:tflite::|Micro\w+\().*)", listed))
+
+
+@pytest.mark.skipif(not INSTALLED, reason="needs the package tflite-micro, which has the symbols of TFLM")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_library_of_tflm_has_what_projects_call(compiler: str, name: str, tmp_path: Path) -> None:
+    """In the package of October 2026 all names have moved: firmware links with it if each symbol is the same."""
+    path, folder = tmp_path / f"{name}.tflite", tmp_path / "generated"
+    path.write_bytes(MODELS[name]())
+    assert run("export", path, folder, "--target", "host", "--dump").returncode == 0
+    sources = [str(source) for source in folder.glob("*.cc")]
+    command = [compiler, "-std=c++17", "-DMOVED=2", f"-I{STAND_INS}", f"-I{folder}", "-c", *sources]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    called = symbols("-u", *map(str, tmp_path.glob("*.o")))
+    library = symbols("--defined-only", str(next(PACKAGE.rglob("_runtime.so"))))
+    assert any("MicroInterpreter::Invoke" in symbol for symbol in called)
+    missing = {symbol for symbol in called - library if not INLINE.search(symbol)}
+    assert {symbol.rpartition("::")[2].partition("(")[0] for symbol in missing} <= ON_DEVICES
 
 
 def test_the_array_is_the_model_and_the_size_is_the_arenas(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_samples_beyond_the_added_frames_are_zero(type: TensorType, delegates: A
 
 @pytest.mark.parametrize("delegates", [(), None], ids=["numpy", "engine"])
 def test_a_table_has_gains_up_to_an_estimate(delegates: Any) -> None:
-    """A gain for 0, 1 and 2; from 3 on three of the four entries for each number of bits, which begin with that for 2."""
+    """A gain for 0, 1 and 2; from 3 on three of the four entries of each number of bits, which begin with that of 2."""
     for size, estimate in itertools.product(range(1, 12), range(10)):
         builder = ModelBuilder()
         main = builder.subgraph()

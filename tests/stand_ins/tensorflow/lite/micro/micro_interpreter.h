@@ -27,7 +27,7 @@ class MicroInterpreter {
                    MicroResourceVariables* variables = nullptr, MicroProfilerInterface* profiler = nullptr,
                    bool preserve_all_tensors = false);
   MicroInterpreter(const Model* model, const MicroOpResolver& resolver, MicroAllocator* allocator,
-                   MicroResourceVariables* variables = nullptr);
+                   MicroResourceVariables* variables = nullptr, MicroProfilerInterface* profiler = nullptr);
   TfLiteStatus AllocateTensors();
   TfLiteStatus Invoke();
   template <class T>
