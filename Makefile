@@ -157,7 +157,7 @@ docs:
 
 docs-test: web-runtime
 	$(MAKE) build/documenting/testing.stamp build/documenting/documenting.stamp VENV=build/documenting
-	build/documenting/bin/pytest -n 0 tests/test_documentation.py
+	build/documenting/bin/pytest $(UNLIMITED) -n 0 tests/test_documentation.py
 
 # With TAG=v0.2.0, the checks of that release.
 release-check:

@@ -25,9 +25,10 @@ from typer.main import get_command
 import tflm
 from tflm.cli.app import app
 from tflm.cli.group import USAGE_ERROR
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, Conv2DOptions, Padding, TensorType
 
 ORIGINAL = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
+OWN_BOARD = Path(__file__).parents[1] / "examples" / "boards" / "my_board.toml"
 Mutate = Callable[[bytes, random.Random], bytes]
 
 MODEL_AND_DATA = (
@@ -37,12 +38,31 @@ MODEL_AND_DATA = (
     "{model} --inputs {folder}",
 )
 CALLS = {
-    "arena": ("{model}", "{model} {model}", "{model} --all-targets", "{model} --board nano33ble --html {out}.html"),
+    "arena": (
+        "{model}",
+        "{model} {model}",
+        "{model} --all-targets",
+        "{model} --board nano33ble --html {out}.html",
+        "{model} --memories DTCM:4K,SRAM:256K --html {out}.html",
+        "{model} --short --ram 4K",
+        "{model} --badge {out}.svg --plot {out}.png",
+    ),
     "boards": ("", "cortex-m55"),
     "calibrate-report": MODEL_AND_DATA,
     "check": ("{model}", "{model} --board nano33ble", "{model} -t esp32s3 --kernels esp-nn@1.2.3"),
     "compare": ("{model} {model}", "{model} {original}", "{original} {model}", "{model} {npz}", "{original} {npz}"),
-    "compile": ("{model} {out}", "{model} {out} --self-test 1", "{model} {out} --kernels cmsis-nn --target cortex-m4"),
+    "compile": (
+        "{model} {out}",
+        "{model} {out} --self-test 1",
+        "{model} {out} --kernels cmsis-nn --target cortex-m4",
+        "{window} {out} --stream 2",
+        "{model} {out} --stream 1",
+        "{model} {out} --feed-rows 1",
+        "{picture} {out} --feed-rows 3",
+        "{model} {out} --serve",
+        "{model} {out} --memories DTCM:1K,SRAM:256K --self-test 1",
+        "{model} {out} --ram 2K",
+    ),
     "compress": ("{model}", "{model} --ram 16K -o {out}.tflite"),
     "device-log": ("{log} {model}", "{log} {original}", "{log} {original} -t cortex-m4"),
     "doctor": ("",),
@@ -51,15 +71,32 @@ CALLS = {
         "{original} --inputs {npy} --labels {labels}",
         "{original} --inputs {npy} --results {npz}",
     ),
-    "export": ("{model} {out}", "{model} {out} --compiled", "{model} {out} --dump"),
+    "export": (
+        "{model} {out}",
+        "{model} {out} --compiled",
+        "{model} {out} --dump",
+        "{model} {out} --serve",
+        "{model} {out} --board coral-micro --memories DTCM:1K,SDRAM:256K",
+        "{model} {out} --typed",
+        "{model} {out} --board nrf52dk --project zephyr",
+    ),
     "firmware": ("{sources}",),
-    "fit": ("{model} --board nrf52dk",),
-    "flash": ("{model} -t cortex-m4 --kernels cmsis-nn", "{original} -t cortex-m4 --flash-data {json}"),
+    "fit": ("{model} --board nrf52dk", "{model} --board {toml}", "{model} --ram 2K --time-limit 0.1 -o {out}"),
+    "flash": (
+        "{model} -t cortex-m4 --kernels cmsis-nn",
+        "{original} -t cortex-m4 --flash-data {json}",
+        "{original} --board nrf52dk --map {map}",
+    ),
     "fold": ("{model}", "{model} -o {out}.tflite"),
     "gate": ("{model} --budget 4K --summary {out}.md", "{model} --board nano33ble"),
     "inspect": ("{model}", "{model} --check"),
     "json-schema": ("arena",),
-    "plan": ("{model} --in-place --reorder --time-limit 0.1", "{model} --csv {out}.csv --time-limit 0.1"),
+    "plan": (
+        "{model} --in-place --reorder --time-limit 0.1",
+        "{model} --csv {out}.csv --time-limit 0.1",
+        "{model} --memories SRAM:2K,PSRAM:4M --time-limit 0.1 -o {out}",
+        "{model} --head-ram 1K --tail-ram 8K --time-limit 0.1",
+    ),
     "profile": ("{model} --runs 1", "{model} --board nano33ble", "{model} -t cortex-m4 --node-data {out}.json"),
     "quantize": MODEL_AND_DATA,
     "releases": ("",),
@@ -72,13 +109,19 @@ CALLS = {
             "{original} --inputs {npz}",
         ),
         *(
+            "{window} --inputs {npy} --stream",
+            "{window} --inputs {wav} --stream --hop 2",
+            "{model} --random 1 --steps 3 --dump-tensors --outputs {out}.npz",
+        ),
+        "{window} --inputs {wav} --stream --frontend {model}",
+        *(
             "{picture} --inputs {png}",
             "{picture} --inputs {jpg}",
             "{original} --inputs {wav}",
             "{original} --inputs {npy}",
         ),
     ),
-    "stream": ("{model}", "{model} -o {out}.tflite"),
+    "stream": ("{model}", "{model} -o {out}.tflite", "{model} --hop 2 --axis 1", "{window} --hop 3"),
     "strip": ("{model}", "{model} -o {out}.tflite"),
     "tile": ("{model} --time-limit 0.1", "{model} --macs 100% --ram 1K --time-limit 0.1"),
     "versions": ("{model}", "{model} --tflm esphome -o {out}.tflite"),
@@ -102,6 +145,18 @@ allocations)
 arena_used_bytes 772
 Failed to resize buffer. Requested: 9, available 8, missing: 1
 Didn't find op for builtin opcode 'SOFTMAX'
+"""
+MAP = """\
+Memory Configuration
+
+Name             Origin             Length             Attributes
+FLASH            0x0000000000000000 0x0000000000080000 xr
+RAM              0x0000000020000000 0x0000000000010000 xrw
+
+Linker script and memory map
+
+ .text.main     0x0000000000000000       0x10 libtensorflow-microlite.a(micro_interpreter.o)
+.data           0x0000000020000000       0x40
 """
 MANIFEST = {"type": "micro", "model": "m.tflite", "micro": {"tensor_arena_size": 1000, "feature_step_size": 10}}
 SOURCES = {
@@ -259,6 +314,8 @@ def _contents(name: str, values: np.ndarray[Any, Any], rng: random.Random) -> by
             "log": LOG,
             "json": json.dumps(MANIFEST),
             "raw": "\0" * values.nbytes,
+            "map": MAP,
+            "toml": OWN_BOARD.read_text(),
         }
         return texts[name].encode()
     return file.getvalue()
@@ -289,5 +346,18 @@ def word_model() -> bytes:
     return builder.build()
 
 
-MODELS = {"picture": picture_model, "word": word_model}
+def window_model() -> bytes:
+    """A convolution over a window of 8 frames."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    half = tflm.quantized(0.5)
+    x, weights = main.input("x", (1, 8, 1, 4), TensorType.INT8, half), np.ones((2, 3, 1, 4), np.int8)
+    y = main.tensor("y", (1, 6, 1, 2), TensorType.INT8, half)
+    options = Conv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=1)
+    main.operator(BuiltinOperator.CONV_2D, [x, main.constant("weights", weights, half), -1], [y], options)
+    main.output(y)
+    return builder.build()
+
+
+MODELS = {"picture": picture_model, "window": window_model, "word": word_model}
 """Good models of other forms than the original."""
