@@ -247,7 +247,7 @@ $(RUNTIME): pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(TESTING): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[test,oracle,benchmark,vela,images,metrics,dask]'
+	$(PIP) install --editable '.[test,oracle,benchmark,vela,images,metrics,dask,device]'
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@ $(RUNTIME)
 

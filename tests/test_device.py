@@ -23,7 +23,7 @@ from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by
 
 import tflm
 from tflm.application.machine import MachineOptions
-from tflm.application.projects.compiled import compiled_project_files, compiled_sources
+from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.frames import BEGIN, MAX_PAYLOAD, Frame, FrameReader
@@ -248,13 +248,26 @@ def test_a_cut_wire_is_opened_again() -> None:
 # --- The firmware, on this machine ------------------------------------------------------------------------------
 
 
-def firmware(folder: Path, change: Any = lambda text: text, model: tflm.Model | None = None) -> str:
-    """The port of a model as C that serves, built for this machine; `change` plants a fault in its source."""
+def firmware(
+    folder: Path,
+    change: Any = lambda text: text,
+    model: tflm.Model | None = None,
+    main: Any = lambda text: text,
+    ram: int | None = None,
+) -> str:
+    """The port of a model as C that serves, built for this machine; `change` plants faults in its source.
+
+    Args:
+        main: changes the main source.
+        ram: as of `compile_model`.
+    """
     compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs gcc or clang on Linux")
-    files = compiled_sources(model or model_with_state(), "m", MachineOptions().machine(), "a test", serve=True)
-    write_files(folder, {**files, "m.c": change(files["m.c"])})
+    model = model or model_with_state()
+    compiled = tflm.compile_model(model, compiled_name("m"), ram=ram)
+    files = compiled_sources(model, "m", MachineOptions().machine(), "a test", compiled, serve=True)
+    write_files(folder, {**files, "m.c": change(files["m.c"]), "main.c": main(files["main.c"])})
     sources = [str(path) for path in folder.glob("*.c")]
     options = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([compiler, *options, "-o", str(folder / "run"), *sources, "-lm"], check=True, timeout=120)

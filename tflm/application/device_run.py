@@ -1,11 +1,9 @@
-"""`tflm device`: compare a device with the results computed here, time its operators, and flash it."""
+"""`tflm device`: compare a device with the results computed here, and time its operators."""
 
 from __future__ import annotations
 
 import io
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +15,6 @@ import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.progress import Progress
-from tflm.application.projects import usual_kind
-from tflm.application.projects.parts import ids_of
 from tflm.application.running import random_inputs
 from tflm.atomic_write import write_atomically
 from tflm.device import Device
@@ -249,70 +245,3 @@ def calibration_of(run: DeviceRun, mhz: float) -> Calibration:
         )
     ratios = {name: cycles / table for name, (cycles, table) in measured.items()}
     return Calibration(run.machine.target.name, run.machine.kernels.name, mhz, ratios)
-
-
-class _Flasher(NamedTuple):
-    """A tool that flashes the projects of a kind.
-
-    Attributes:
-        command: what is run in the project's folder, with values in braces.
-        port: what is added for a port.
-        install: how to get the tool.
-    """
-
-    command: str
-    port: str
-    install: str
-
-
-FLASHERS = {
-    "esp-idf": _Flasher("idf.py build flash", " -p {port}", "install ESP-IDF and run its export script"),
-    "arduino": _Flasher("arduino-cli compile --upload -b {fqbn} {name}", " -p {port}", "install arduino-cli"),
-    "zephyr": _Flasher("west flash", "", "pip install west"),
-    "pico": _Flasher("picotool load -x build/{name}.uf2", "", "install picotool"),
-    "stm32": _Flasher("pyocd load --target {chip} build/{name}.elf", "", "pip install pyocd"),
-    "platformio": _Flasher("pio run --target upload", " --upload-port {port}", "pip install platformio"),
-}
-"""By kind of project."""
-
-
-def flash_command(folder: Path, machine: Machine, port: str | None) -> list[str]:
-    """The command that flashes a project, to be run in its folder.
-
-    Raises:
-        RequestError: the project runs in an emulator, is not built, or the tool is missing.
-    """
-    kind = usual_kind(machine)
-    if kind not in FLASHERS:
-        raise RequestError(f"{machine.place} has no project that can be flashed; its README says how to run it")
-    flasher, board = FLASHERS[kind], machine.board
-    chip = "" if board is None else (board.chip or board.name).lower()
-    values = {"fqbn": ids_of(board).fqbn, "name": _image_name(folder), "chip": chip, "port": port or ""}
-    command = (flasher.command + (flasher.port if port else "")).format(**values).split()
-    if shutil.which(command[0]) is None:
-        raise RequestError(f"{command[0]} flashes {machine.place}, and is missing: {flasher.install}")
-    for word in command:
-        if word.startswith("build/") and not (folder / word).exists():
-            raise RequestError(f"{folder / word} is missing; build the project first, as {folder / 'README.md'} says")
-    return command
-
-
-def _image_name(folder: Path) -> str:
-    """The name of a project's firmware, which CMake or the sketch's folder is called."""
-    for path in folder.glob("*/*.ino"):
-        return path.stem
-    lists = folder / "CMakeLists.txt"
-    found = re.search(r"^project\((\w+)", lists.read_text(), re.MULTILINE) if lists.exists() else None
-    return folder.name if found is None else found[1]
-
-
-def flash_device(folder: Path, machine: Machine, port: str | None) -> None:
-    """Flash a project with the tool of its SDK.
-
-    Raises:
-        RequestError: the tool is missing, or fails.
-    """
-    command = flash_command(folder, machine, port)
-    status = subprocess.run(command, cwd=folder, check=False).returncode
-    if status:
-        raise RequestError(f"{' '.join(command)} failed with status {status}; its messages are above")

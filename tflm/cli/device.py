@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from tflm.application.device_flash import flash_device
 from tflm.application.device_run import (
     calibration_of,
-    flash_device,
     random_steps,
     run_device,
     run_figures,
@@ -26,7 +26,7 @@ from tflm.application.running import input_names
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, progress, wrote
 from tflm.cli.parameters import NAMED, AsJson
-from tflm.cli.plain_text import print_plain
+from tflm.cli.plain_text import print_error, print_plain
 from tflm.device import connect
 from tflm.device.device import INVOKE_LIMIT
 from tflm.device.transports import BAUD, serial_ports
@@ -98,8 +98,11 @@ def device(
       tflm device calibrate model.tflite --port COM3 --board nano33ble --output nano33ble.json
     """
     if action is Action.LIST:
-        for name, description in serial_ports():
+        ports = serial_ports()
+        for name, description in ports:
             print_plain(f"{name}  {description}")
+        if not ports:
+            print_error("no serial ports: check the cable, and that the firmware runs")
         return
     if path is None:
         raise OptionError(f"tflm device {action.value} needs {'a folder' if action is Action.FLASH else 'a model'}")
