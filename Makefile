@@ -194,7 +194,8 @@ projects: $(TESTING)
 
 # ST's repository is in the folder STM32. An hour or two, most of it for TFLM's libraries in build/projects.
 devices: $(TESTING)
-	TFLM_TREE=$(TFLM_TREE) STM32=$(STM32) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_devices.py
+	TFLM_TREE=$(TFLM_TREE) STM32=$(STM32) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_devices.py \
+	tests/test_emulated_faults.py
 
 tree: $(TESTING)
 	$(VENV)/bin/python tools/tflm_tree.py $(TFLM_TREE) $(REPOSITORIES)

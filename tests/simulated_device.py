@@ -38,10 +38,12 @@ class SimulatedDevice(MicroProfiler):
     Args:
         model: the model, which runs as here.
         fault: changes the output of an operator, as a wrong kernel would: takes its index and the output.
+        overflow: the operator that used up the stack.
     """
 
-    def __init__(self, model: tflm.Model, fault: Callable[[int, Any], None] | None = None):
+    def __init__(self, model: tflm.Model, fault: Callable[[int, Any], None] | None = None, overflow: int | None = None):
         super().__init__()
+        self.full = 0 if overflow is None else 1 + overflow
         self.model, self.fault = model, fault
         main = model.subgraphs[0]
         self.taken = [[i for i in op.inputs or () if i >= 0] for op in main.operators or ()]
@@ -110,14 +112,15 @@ class SimulatedDevice(MicroProfiler):
             return bytes([Status.UNKNOWN_SESSION])
         self.last = frame.sequence
         if kind == Kind.FACTS:
-            facts = len(self.model.data), zlib.crc32(self.model.data), 1, NEVER, NEVER, len(self.made), 1000, 0
+            facts = len(self.model.data), zlib.crc32(self.model.data), 1, NEVER, NEVER, len(self.made), 1000, self.full
             return bytes([Status.DONE]) + struct.pack("<8I", *facts) + b"reference kernels"
         if kind in (Kind.INVOKE, Kind.RESUME):
             if is_new:
                 self.run(kind == Kind.INVOKE, struct.unpack("<II", frame.payload)[1])
             return self.result
         if kind == Kind.RESET:
-            self.begin()
+            if is_new:
+                self.begin()
             return bytes([Status.DONE])
         return self.accessed(kind, frame.payload)
 
@@ -129,7 +132,9 @@ class SimulatedDevice(MicroProfiler):
             self.invokes += 1
         stops = stop < 2 * len(self.made)
         self.paused = stop if stops else None
-        self.result = bytes([Status.PAUSED if stops else Status.DONE]) + struct.pack("<II", stop if stops else 9, 0)
+        self.result = bytes([Status.PAUSED if stops else Status.DONE]) + struct.pack(
+            "<II", stop if stops else 9, self.full
+        )
 
     def accessed(self, kind: int, request: bytes) -> bytes:
         """The reply to WRITE, READ or CHECKSUM."""

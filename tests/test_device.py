@@ -22,7 +22,9 @@ from image_graphs import Images
 from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by_one
 
 import tflm
+from tflm.application.device_run import overflow_lines, run_device
 from tflm.application.machine import MachineOptions
+from tflm.application.progress import silent
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
 from tflm.device import Device
@@ -106,6 +108,14 @@ def test_the_operator_that_is_wrong_is_named(operator: int) -> None:
     assert (np.argwhere(found.expected != found.received) == [[0, 1]]).all()
     assert found.invoke == 0
     assert len(found.inputs) == (2 if operator == 1 else 1)  # the state is one of them
+
+
+def test_an_operator_that_used_up_the_stack_is_told() -> None:
+    with Device(lambda: LossyLink(SimulatedDevice(model_with_state(), overflow=1)), model_with_state()) as device:
+        ran = run_device(device, STEPS, MachineOptions(), silent)
+    assert ran.verdict.status is Status.EQUAL
+    (line,) = overflow_lines(ran)
+    assert line.startswith("operator 1 SVDF used up the stack")
 
 
 MISHAP = st.builds(Mishap, st.integers(0, 2500), st.sampled_from(MISHAPS), st.integers(0, 7))

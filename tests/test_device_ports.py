@@ -164,7 +164,7 @@ def test_what_other_code_prints_does_not_change_the_verdict(board: Board) -> Non
 
 
 def test_an_unplugged_cable_is_told_with_the_limit(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tflm.device.device, "REOPEN_SECONDS", 0.2)
+    monkeypatch.setattr("tflm.device.device.REOPEN_SECONDS", 0.2)
     with tflm.device.connect(str(board.port), model_with_state()) as device:
         device.invoke()
         board.unplug()

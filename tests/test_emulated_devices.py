@@ -82,8 +82,15 @@ def machine_of(name: str, kernels: str) -> Machine:
     return MachineOptions(**MACHINES[name].options, kernels=kernels).machine()
 
 
-def served(model: tflm.Model, name: str, kernels: str, tree: Path, folder: Path) -> Path:
-    """Build TFLM's firmware of a model; returns the program."""
+def served(
+    model: tflm.Model,
+    name: str,
+    kernels: str,
+    tree: Path,
+    folder: Path,
+    change: Callable[[Path], None] = lambda folder: None,
+) -> Path:
+    """Build TFLM's firmware of a model, whose files `change` may change; returns the program."""
     machine, kind = machine_of(name, kernels), MACHINES[name].kind
     if kind == "none":
         files = sources(model, "net", machine, "a test", serve=True)
@@ -92,6 +99,7 @@ def served(model: tflm.Model, name: str, kernels: str, tree: Path, folder: Path)
     else:
         files = project_files(model, "net", machine, "a test", kind, serve=True)
     write_files(folder, files)
+    change(folder)
     options = [f"-DSTM32_DIR={named('STM32') / 'cmsis_device_f4'}"] if kind == "stm32" else []
     return built(folder, tree, f"{machine.target.name}-{kernels}", *options)
 

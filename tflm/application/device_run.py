@@ -170,7 +170,10 @@ def run_report(run: DeviceRun) -> Report:
         for each in run.operators
     ]
     return Report(
-        verdict_line(verdict, run.machine), lines, [Table("", columns, rows)], [*verdict.documented, *wrong_lines(run)]
+        verdict_line(verdict, run.machine),
+        lines,
+        [Table("", columns, rows)],
+        [*verdict.documented, *wrong_lines(run), *overflow_lines(run)],
     )
 
 
@@ -206,6 +209,14 @@ def wrong_lines(run: DeviceRun) -> list[str]:
         lines.append(f"received from element {first}: {_shown(wrong.received, first)}")
         lines.append(f"{count:,} of {wrong.expected.size:,} elements differ")
     return [*lines, *wrong.known]
+
+
+def overflow_lines(run: DeviceRun) -> list[str]:
+    """The operator that used up the stack; whatever lies below it was overwritten, or may be with other inputs."""
+    if run.facts.overflow is None:
+        return []
+    operator = run.operators[run.facts.overflow]
+    return [f"operator {operator.operator_index} {operator.operator} used up the stack: give the firmware more of it"]
 
 
 def _shown(values: Any, first: int) -> str:

@@ -11,6 +11,7 @@ import typer
 from tflm.application.device_flash import flash_device
 from tflm.application.device_run import (
     calibration_of,
+    overflow_lines,
     random_steps,
     run_device,
     run_figures,
@@ -135,3 +136,5 @@ def device(
         wrote(*(each for each in (save, output) if each is not None))
     if run.verdict.status is Status.WRONG:
         raise CheckFailed(verdict_line(run.verdict, run.machine))
+    for line in overflow_lines(run):
+        raise CheckFailed(line)

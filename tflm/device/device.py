@@ -64,7 +64,7 @@ class Facts(NamedTuple):
         stack_used_bytes, heap_free_bytes: the most stack that was used until now, and free heap; None if unknown.
         operators: of the first subgraph.
         ticks_per_second: of the clock that operators are timed with.
-        overflow: the operator in which the stack was used up in the last invoke; None if it was not.
+        overflow: the first operator that used up the stack since the device started; None if none did.
         description: kernels and version.
     """
 
@@ -85,7 +85,7 @@ class Device:
     Args:
         wire: opens a wire to it; called again after the wire was cut.
         model: the model; None to read it from the device.
-        limit: seconds that an invoke may take.
+        limit: seconds that an invoke or a reset may take.
         preserve_all_tensors: whether each invoke reads all tensors, for `get_tensor`, which takes some time.
 
     Attributes:
@@ -319,7 +319,7 @@ class Device:
         return found
 
     def _reset(self) -> None:
-        self._request(Kind.RESET)
+        self._request(Kind.RESET, limit=self._limit)
         self._is_fresh = True
 
     def _connect_again(self) -> None:

@@ -269,8 +269,6 @@ class _Search:
         main = self.device.model.subgraphs[0]
         found = (main.operators or [])[operator]
         known = [each.happens for each in self.findings if each.operator_index == operator]
-        if self.device.facts.overflow is not None:
-            known.append(f"the stack was used up when operator {self.device.facts.overflow} ended")
         return WrongOperator(
             len(self.steps) - 1,
             operator,

@@ -78,7 +78,7 @@ static struct {
   uint32_t taken;     /* bytes at its begin that were a request */
   uint32_t session;   /* 0 after a reset: no computer chooses that */
   uint32_t last;      /* number of the last request that was carried out */
-  uint32_t result[3]; /* of the last invoke: status, place, and 1 + the operator that reached the end of the stack */
+  uint32_t result[3]; /* of the last invoke: status, place, and 1 + the first operator that used up the stack */
   uint32_t flags;
   uint32_t stop;      /* the first place to pause: 2 * operator before it, 2 * operator + 1 after it */
   uint32_t next;      /* the operator that is running, or is next */
@@ -247,7 +247,6 @@ static void ServeInvoke(void) {
     served_operators[i].checksum = 0;
   }
   serving.next = serving.depth = 0;
-  serving.result[2] = 0;
   serving.running = 1;
   failed = ServedInvoke();
   serving.running = 0;
@@ -361,7 +360,9 @@ static void ServeAnswer(void) {
       if (serving.running) {
         ServeReply(SERVE_NOT_NOW);
       } else {
-        ServedReset();
+        if (is_new) {
+          ServedReset();
+        }
         ServeReply(SERVE_DONE);
       }
       break;
