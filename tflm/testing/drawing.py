@@ -84,10 +84,19 @@ def zero_point_of(parameters: QuantizationParameters | None) -> int:
     return parameters.zero_point[0] if parameters is not None and parameters.zero_point else 0
 
 
+BLOCKS = (4, 8, 16, 32)
+"""Elements that kernels process at once."""
+
+
+def sizes(largest: int) -> st.SearchStrategy[int]:
+    """Sizes of an innermost dimension: small, or next to a multiple of what kernels process at once."""
+    return st.integers(1, largest) | st.sampled_from([block + beyond for block in BLOCKS for beyond in (-1, 0, 1)])
+
+
 def shapes(minimum_rank: int = 1, maximum_rank: int = 4, largest: int = 6) -> st.SearchStrategy[tuple[int, ...]]:
-    """Small shapes."""
-    dimensions = st.lists(st.integers(1, largest), min_size=minimum_rank, max_size=maximum_rank)
-    return dimensions.map(tuple)
+    """Small shapes, one of three with an innermost dimension next to a block of kernels."""
+    small = st.lists(st.integers(1, largest), min_size=minimum_rank, max_size=maximum_rank).map(tuple)
+    return small | small | st.builds(lambda shape, size: (*shape[:-1], size) if shape else shape, small, sizes(largest))
 
 
 def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -115,12 +124,12 @@ def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None)
     return quantized(float32(scale_of(input) * draw(factors(-40, 40))), draw(zero_points(type)))
 
 
-def broadcast_shapes(draw: Draw) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def broadcast_shapes(draw: Draw, maximum_rank: int = 4) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two shapes that go together: equal, or with dimensions of 1 and left out here and there."""
-    shape = draw(shapes(1, 4, 5))
+    shape = draw(shapes(1, 4, 5) | shapes(0, maximum_rank, 3))
     pair = []
     for _ in range(2):
         kept = draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))
         thinned = tuple(d if keep else 1 for d, keep in zip(shape, kept))
-        pair.append(draw(st.sampled_from([shape, thinned, thinned[draw(st.integers(0, len(shape) - 1)) :]])))
+        pair.append(draw(st.sampled_from([shape, thinned, thinned[draw(st.integers(0, max(len(shape) - 1, 0))) :]])))
     return pair[0], pair[1]

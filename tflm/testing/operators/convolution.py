@@ -39,6 +39,7 @@ from tflm.testing.drawing import (
     float32,
     quantization,
     scales,
+    sizes,
     values,
     zero_points,
 )
@@ -141,7 +142,7 @@ def conv_2d(draw: Draw) -> OperatorCase:
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest)
     batches, groups = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    depth, of_group = draw(st.integers(1, most)), draw(st.integers(1, most))
+    depth, of_group = draw(sizes(most)), draw(sizes(most))
     channels = groups * of_group
     builder = ModelBuilder()
     main = builder.subgraph()
@@ -176,7 +177,7 @@ def depthwise_conv_2d(draw: Draw) -> OperatorCase:
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest)
     batches, multiplier = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    channels = draw(st.integers(1, most)) * multiplier
+    channels = draw(sizes(most)) * multiplier
     builder = ModelBuilder()
     main = builder.subgraph()
     x_shape = (batches, rows.size, columns.size, channels // multiplier)
@@ -209,15 +210,15 @@ def transpose_conv(draw: Draw) -> OperatorCase:
     largest, most = draw(SIZES)
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest // 2)
-    batches, depth, channels = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, most)), draw(st.integers(1, most))
+    batches, depth, channels = draw(st.sampled_from([1, 1, 2])), draw(sizes(most)), draw(sizes(most))
     builder = ModelBuilder()
     main = builder.subgraph()
     x_shape = (batches, rows.size, columns.size, depth)
-    sizes = [
+    lengths = [
         axis.size * axis.stride + (max(axis.taps - axis.stride, 0) if padding == Padding.VALID else 0)
         for axis in (rows, columns)
     ]
-    y_shape = (batches, *(max(size + draw(st.sampled_from([0, 0, 0, -1, 1, 4])), 1) for size in sizes), channels)
+    y_shape = (batches, *(max(size + draw(st.sampled_from([0, 0, 0, -1, 1, 4])), 1) for size in lengths), channels)
     x_parameters = quantization(draw, type)
     shape = main.constant("shape", np.array(y_shape, np.int32))
     x = main.input("x", x_shape, type, x_parameters)

@@ -63,6 +63,11 @@ OPTIONS: dict[BuiltinOperator, Any] = {
     BuiltinOperator.DIV: DivOptions,
     **dict.fromkeys(WITHOUT_OPTIONS),
 }
+OF_ANY_RANK = (
+    *(BuiltinOperator.ADD, BuiltinOperator.SUB, BuiltinOperator.MUL, BuiltinOperator.DIV),
+    *(BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM),
+)
+"""Operators that broadcast as many dimensions as a shape of TFLM can have."""
 TYPES = {
     **dict.fromkeys(OPTIONS, (FLOAT32, INT32, INT8, INT16)),
     BuiltinOperator.DIV: (FLOAT32, INT32, INT8),
@@ -81,7 +86,7 @@ TYPES = {
 def arithmetic(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """Two inputs, or an input and a constant, with broadcasting and activations."""
     type = draw(st.sampled_from(TYPES[operator]))
-    shape1, shape2 = broadcast_shapes(draw)
+    shape1, shape2 = broadcast_shapes(draw, 6 if operator in OF_ANY_RANK else 4)
     output_shape = np.broadcast_shapes(shape1, shape2)
     options = OPTIONS[operator]
     # An output much finer than the inputs is refused by ADD: the output's scale is drawn to be mostly allowed.

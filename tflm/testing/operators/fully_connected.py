@@ -32,6 +32,7 @@ from tflm.testing.drawing import (
     quantization,
     scale_of,
     scales,
+    sizes,
     values,
     zero_points,
 )
@@ -41,7 +42,7 @@ from tflm.testing.drawing import (
 def fully_connected(draw: Draw) -> OperatorCase:
     """FULLY_CONNECTED in float, int8 and int16, per tensor and per row, with and without bias and activation."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    batches, rows, depth = draw(st.integers(1, 4)), draw(st.integers(1, 8)), draw(st.integers(1, 40))
+    batches, rows, depth = draw(st.integers(1, 5)), draw(sizes(8)), draw(sizes(64))
     builder = ModelBuilder()
     main = builder.subgraph()
     input = quantization(draw, type)

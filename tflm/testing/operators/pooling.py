@@ -19,6 +19,7 @@ from tflm.testing.drawing import (
     Draw,
     OperatorCase,
     quantization,
+    sizes,
     values,
 )
 from tflm.testing.operators.single_operator import Quantization, SingleOperator
@@ -43,7 +44,7 @@ def _case(
 def pool(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """A pool with windows up to beyond the input where padding allows it."""
     type = draw(st.sampled_from(TYPES[operator]))
-    shape = tuple(draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5))))
+    shape = tuple(draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), sizes(5))))
     padding = draw(st.sampled_from(Padding))
     limits = [n if padding == Padding.VALID else n + 3 for n in shape[1:3]]
     whole = draw(st.integers(0, 3)) == 0
