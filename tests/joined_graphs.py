@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from edges import at_an_edge
 from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 from models import INT8, INT16, Arrays, Case, Draw
@@ -190,6 +191,8 @@ def joined_graphs(draw: Draw, names: Sequence[str] = tuple(sorted(OPERATORS)), m
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))
     for name in chosen:
         case = draw(OPERATORS[name])
+        if draw(st.integers(0, 3)) == 0:
+            case = at_an_edge(draw, case)
         known = [None] if name in KEPT_ALONE else [*joined.values, None]
         inputs = 1 if name.startswith(ONE_SIGNAL) else 3
         joined.append(case, draw(st.lists(st.sampled_from(known), min_size=1, max_size=inputs)))
