@@ -47,7 +47,7 @@ def test_an_allocator_and_an_interpreter_beside_it_are_warned_of() -> None:
     first.invoke()
 
 
-def test_what_shares_no_bytes_or_an_allocator_is_not_warned_of() -> None:
+def test_what_shares_no_bytes_or_an_allocator_is_accepted_without_a_warning() -> None:
     whole = memoryview(bytearray(4 * BYTES))
     alive = [allocated(whole[:BYTES]), allocated(whole[BYTES : 2 * BYTES])]
     shared = tflm.MicroAllocator(whole[2 * BYTES :])

@@ -211,7 +211,8 @@ def test_all_rows_of_a_variable_are_read(slots: int) -> None:
     main.operator("CIRCULAR_BUFFER", [x], [state])
     main.operator(BuiltinOperator.ADD, [state, state], [y])
     main.output(y)
-    plan(tflm.Model(builder.build()))
+    calls = [call for call in plan(tflm.Model(builder.build())).calls if isinstance(call, Call)]
+    assert [region and region.rows for region in calls[-1].inputs] == [slots, slots]
 
 
 @pytest.mark.parametrize("operator", [name for name, each in REGISTRATIONS.items() if each.ends_invoke])

@@ -264,7 +264,7 @@ def test_a_lock_of_windows_waits_longer_than_its_attempts(
             assert len(refused) == 3
 
 
-def test_where_no_file_can_be_locked_nothing_waits(msvcrt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_file_can_be_locked_is_no_error(msvcrt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: int) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
