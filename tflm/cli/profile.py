@@ -66,7 +66,11 @@ def profile(
       tflm profile person_detect.tflite --board nano33ble
       tflm profile person_detect.tflite --target cortex-m4 --kernels cmsis-nn --optimization Os --mhz 64
     """
+    if target is not None and board is not None:
+        raise OptionError("use either --board, which implies the target, or --target")
     if target is not None or board is not None:
+        if delegate is not None:
+            raise OptionError("--delegate is for a run on this machine; use it without --target and --board")
         loaded = load_model(model)
         found = tflm.estimate(
             loaded,

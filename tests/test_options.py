@@ -1,0 +1,183 @@
+"""Every option of every command does something that can be seen, and two options that exclude each other say so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import float_models
+import pytest
+import test_firmware_tree
+from command_fuzz import commands
+from test_json_schema import FLOAT, INT8, folder
+from typer.testing import CliRunner
+
+from tflm.cli.app import app
+
+__all__ = ["folder"]
+
+COMMANDS = sorted(set(commands().commands) - {"device"})
+"""Without the one that looks at its options when a device has answered: `test_device.py` has one."""
+
+BASES = {
+    "arena": f"{INT8}",
+    "boards": "xiao",
+    "calibrate-report": f"{INT8} --inputs labelled.npz",
+    "check": "wide.tflite",
+    "compare": f"{INT8} {FLOAT} --tolerance 0",
+    "compile": "wide.tflite new",
+    "compress": "sparse.tflite",
+    "device-log": f"log.txt {INT8}",
+    "doctor": "",
+    "evaluate": f"{INT8} --inputs labelled.npz --workers 1",
+    "export": f"{INT8} new",
+    "firmware": "sources",
+    "fit": "wide.tflite --ram 64K",
+    "flash": f"{INT8}",
+    "fold": f"{INT8}",
+    "gate": f"{INT8} --budget 4K",
+    "inspect": f"{INT8}",
+    "json-schema": "arena",
+    "plan": "wide.tflite",
+    "profile": f"{INT8} --runs 1",
+    "quantize": "float.tflite --inputs pictures.npz",
+    "releases": "",
+    "resize": f"{INT8} -o resized.tflite",
+    "run": f"{INT8} --random 1",
+    "stream": "wide.tflite",
+    "strip": f"{INT8}",
+    "tile": "wide.tflite",
+    "versions": f"{INT8}",
+    "wake-word": "word.tflite",
+    "warm": f"{INT8}",
+}
+"""A call of each command."""
+
+SHARED = {
+    "--board": "--board unknown",
+    "--checks": "--checks unknown",
+    "--json": "--json",
+    "--kernels": "--kernels unknown",
+    "--sdk": "--sdk unknown",
+    "--show-settings": "--show-settings",
+    "--source": "--source nowhere",
+    "--target": "--target unknown",
+    "--tflm": "--tflm unknown",
+}
+"""Options of many commands. A value that is unknown is refused by each command that looks at it."""
+
+EXCLUSIVE = {
+    "--board": "--target",
+    "--source": "--tflm",
+}
+"""Options that exclude another one, wherever a command has both."""
+
+
+OWN = {
+    "arena": (
+        *("--boards", "--ram 1K", "--planner linear", "--budget 1", "--all-targets", "--html a.html", "--plot a.svg"),
+        *("--badge a.svg", "--memories A:1K,B:4K --html a.html", "--node-data a.json", "--shape 0=2,1", "--short"),
+    ),
+    "calibrate-report": ("--limit 1", "--picture a.svg"),
+    "check": ("--short",),
+    "compare": ("--inputs in.npz", "--seed 1", "--steps 1", "--tolerance 1000", "--delegate none", "--check"),
+    "compile": ("--name other", "--ram 1M", "--self-test 1", "--serve", "--max-constants 1", "--feed-rows 1"),
+    "device-log": ("--mhz 64",),
+    "evaluate": ("--top 1", "--results a.npz", "--limit 1", "--worst worst", f"--reference {FLOAT}"),
+    "export": ("--typed", "--dump", "--serve", "--compiled", "--project none --board nano33ble"),
+    "fit": ("--reserve 60K", "--short", "--output fitted"),
+    "flash": ("--build unknown", "--flash-data nowhere", "--map firmware.map"),
+    "fold": ("--output a.tflite",),
+    "gate": ("--base HEAD", "--summary a.md", "--short"),
+    "inspect": ("--check",),
+    "plan": (
+        *(
+            "--output a.tflite",
+            "--planner unknown",
+            "--planner greedy --steps 1",
+            "--planner greedy --time-limit 1",
+            "--in-place",
+            "--overlap unknown",
+        ),
+        *("--memories A:1M --output a", "--head-ram 1M --tail-ram 1M", "--csv a.csv", "--always --output a.tflite"),
+    ),
+    "profile": ("--optimization Os", "--mhz 1", "--calibration nowhere", "--delegate unknown", "--node-data a.json"),
+    "resize": ("--shape 0=2,1",),
+    "run": ("--steps 2", "--outputs a.npz", "--plot a.svg", "--random 2", "--stream", "--hop 2", "--frontend-step 2"),
+    "stream": ("--hop 2", "--axis 2", "--input 5", "--initial nowhere", "--output a.tflite"),
+    "strip": ("--output a.tflite",),
+    "tile": ("--output a.tflite", "--macs unknown", "--ram 1", "--head-ram 1K --tail-ram 1M", "--plot a.svg"),
+    "versions": ("--output a.tflite",),
+    "wake-word": ("--manifest micro.json", "--check --manifest micro.json"),
+}
+"""Options of a command of its own, with values that change what it does."""
+
+
+class Ending(NamedTuple):
+    """What can be seen of a call."""
+
+    status: int
+    output: str
+    errors: str
+    files: frozenset[tuple[str, bytes]]
+
+
+Call = Callable[[str, str], Ending]
+
+
+def options_of(command: str) -> list[str]:
+    parameters = commands().get_command(None, command).params
+    return [each.opts[0] for each in parameters if each.param_type_name == "option"]
+
+
+@pytest.fixture(scope="module")
+def call(folder: Path) -> Iterator[Call]:
+    """Runs a command where it can write, and removes what it wrote."""
+    before = {path.name for path in folder.iterdir()}
+
+    def ending(command: str, arguments: str) -> Ending:
+        answer = CliRunner().invoke(app, [command, *arguments.split()])
+        written = [path for path in folder.iterdir() if path.name not in before]
+        files = {
+            (str(f.relative_to(folder)), f.read_bytes()) for w in written for f in (w, *w.rglob("*")) if f.is_file()
+        }
+        for path in written:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return Ending(answer.exit_code, answer.stdout, answer.stderr, frozenset(files))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("tflm.firmware.source_tree._known_files", test_firmware_tree.known_files)
+        patch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
+        patch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
+        patch.setenv("TFLM_COMPILED", "0")
+        yield ending
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_of_many_commands_is_seen_by_each(command: str, call: Call) -> None:
+    plain = call(command, BASES[command])
+    ignored = [
+        option
+        for option in options_of(command)
+        if option in SHARED and call(command, f"{BASES[command]} {SHARED[option]}")[:3] == plain[:3]
+    ]
+    assert ignored == []
+
+
+@pytest.mark.parametrize("command", OWN)
+def test_an_option_of_one_command_is_seen(command: str, call: Call) -> None:
+    plain = call(command, BASES[command])
+    assert [each for each in OWN[command] if call(command, f"{BASES[command]} {each}") == plain] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_that_exclude_each_other_say_so(command: str, call: Call) -> None:
+    values = {"--board": "nano33ble", "--target": "cortex-m4", "--source": "sources", "--tflm": "esphome"}
+    for pair in EXCLUSIVE.items():
+        if set(pair) <= set(options_of(command)):
+            together = " ".join(f"{option} {values[option]}" for option in pair)
+            answer = call(command, f"{BASES[command]} {together}")
+            assert (answer.status, [option for option in pair if option in answer.errors]) == (2, [*pair])
