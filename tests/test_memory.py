@@ -23,6 +23,18 @@ from tflm.testing import buffers
 from tflm.testing.buffers import LATE_STEPS
 
 
+@pytest.mark.parametrize("floor", [0, 31, 32, 48])
+def test_the_tail_grows_down_to_its_floor_but_not_into_the_head(floor: int) -> None:
+    """Temp bytes above the floor are overwritten."""
+    allocator = SimpleMemoryAllocator(Arena(bytearray(96)))
+    allocator.allocate_resizable_buffer(32, 16)
+    allocator.allocate_temp(40, 1)
+    lowest = max(floor, 32)
+    with pytest.raises(tflm.ArenaExhausted):
+        allocator.allocate_persistent_buffer(96 - lowest + 1, 1, floor=floor)
+    assert allocator.allocate_persistent_buffer(96 - lowest, 1, floor=floor) == lowest
+
+
 @pytest.mark.parametrize("size", [96, 97, 104, 111])
 @pytest.mark.parametrize("taken", [0, 1, 15, 16, 17])
 @pytest.mark.parametrize("below", ["head", "temp"])

@@ -386,6 +386,21 @@ def tensors(*byte_lengths: int) -> list[Any]:
     return [SimpleNamespace(byte_length=size, data=None, name="", type=None, dims=(size,)) for size in byte_lengths]
 
 
+def test_a_tensor_that_two_operators_write_lives_from_the_first_on() -> None:
+    model = graph_of([(3, [0], [2])])
+    nodes = [[node([0], [1]), node([0], [1]), node([1], [2])]]
+    builder = LifetimeBuilder(model, nodes, [tensors(1, 1, 1)], [frozenset()], [], None)
+    builder.build()
+    assert builder.lifetimes() == [(0, 2), (1, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(("size", "offset", "in_the_way"), [(4, 4, False), (5, 4, True), (4, 12, False), (4, 11, True)])
+def test_buffers_beside_each_other_are_not_in_the_way(size: int, offset: int, in_the_way: bool) -> None:
+    placed = PlacedBuffers(1)
+    placed.add(BufferRequirements(4, 0, 1), 8)
+    assert list(placed.in_the_way(BufferRequirements(size, 1, 2), offset)) == [0] * in_the_way
+
+
 def test_steps_go_through_what_is_called() -> None:
     model = graph_of([(4, [0], [3]), (3, [0], [2])])
     nodes = [[node([0, -1], [1]), node([1], [2], [1]), node([2], [3])], [node([0], [1]), node([1], [2])]]

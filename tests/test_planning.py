@@ -606,6 +606,26 @@ def test_a_variable_is_read_before_it_is_assigned() -> None:
     assert names == [0, 1, 3]
 
 
+@pytest.mark.parametrize("runs_another", [False, True])
+def test_only_a_model_that_runs_no_subgraphs_gets_another_order(runs_another: bool) -> None:
+    """One branch after the other needs less than both at once."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (16,), TensorType.INT8)
+    wide = [main.tensor(f"wide{i}", (96,), TensorType.INT8) for i in range(2)]
+    narrow = [main.tensor(f"narrow{i}", (16,), TensorType.INT8) for i in range(2)]
+    if runs_another:
+        builder.subgraph()
+        main.operator(BuiltinOperator.CALL_ONCE, [], [], tflm.schema.CallOnceOptions(init_subgraph_index=1))
+    for sources, targets in (([x, x], wide), (wide, narrow)):
+        for source, target in zip(sources, targets):
+            main.operator(BuiltinOperator.RELU, [source], [target])
+    main.output(*narrow)
+    model = tflm.Model(builder.build())
+    sizes = {i: (table.shape or ())[0] for i, table in enumerate(model.subgraphs[0].tensors or ())}
+    assert (smaller_order(model, sizes, {}) is None) == runs_another
+
+
 def test_a_model_that_runs_subgraphs_keeps_its_order() -> None:
     model = tflm.Model(models.counter(models.INT8, 8, with_init=True))
     assert tflm.plan(model, reorder=True).order is None

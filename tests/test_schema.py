@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import tflm
 from tflm import schema
-from tflm.schema import options, tables
+from tflm.schema import options, tables, verifier
 from tflm.schema.layout import (
     Bytes,
     Field,
@@ -543,3 +543,24 @@ def test_a_file_may_change_once_its_model_is_loaded(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, b"", MODEL_FILE.read_bytes())
+
+
+@pytest.mark.parametrize("levels", [["error", "warning"], ["warning", "error"], ["warning"], []])
+def test_a_plan_is_looked_at_where_there_are_no_other_errors(
+    levels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [tflm.ModelError("odd", level=level) for level in levels]
+    lost = tflm.ModelError("a value is lost")
+    monkeypatch.setattr(verifier, "_findings_in_tables", lambda _: iter(found))
+    monkeypatch.setattr(verifier, "offline_offsets", lambda _: [0])
+    monkeypatch.setattr(verifier, "plan_findings", lambda *_: iter([lost]))
+    assert list(verifier.findings_in(tables.Model())) == (found if "error" in levels else [*found, lost])
+
+
+@pytest.mark.parametrize("rank", [0, 6, 32, 33])
+def test_a_tensor_has_at_most_32_dimensions(rank: int) -> None:
+    builder = schema.ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (1,) * rank, schema.TensorType.INT8))
+    found = [finding.reason for finding in tflm.verify(builder.build()) if finding.level == "error"]
+    assert len(found) == (rank > 32)
