@@ -149,7 +149,7 @@ def port_of(image: Path, name: str) -> Iterator[str]:
                 process.kill()
 
 
-def connected(port: str, model: tflm.Model, tries: int = 5) -> tflm.device.Device:
+def connected(port: str, model: tflm.Model, tries: int = 20) -> tflm.device.Device:
     """A device; an emulator on a busy machine takes longer to start than a board."""
     for left in reversed(range(tries)):
         try:

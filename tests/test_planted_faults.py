@@ -183,6 +183,20 @@ def test_the_operator_whose_state_is_wrong_is_named(old: str, new: str, tmp_path
     assert (verdict.wrong.operator_index, verdict.wrong.invoke) == (1, 0)
 
 
+def test_the_operator_that_crashes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the device is gone then: a program that ends is started again, and ends again."""
+    port = firmware(
+        tmp_path, lambda text: text.replace("/* 1 SVDF: b (1x4) */", "*(volatile int *)base = *(volatile int *)8;")
+    )
+    with tflm.device.connect(port, model_with_state()) as device:
+        with pytest.raises(tflm.DeviceError, match="operator 1 began, and did not end"):
+            compare(device, STEPS, target=tflm.targets.HOST, kernels=REFERENCE)
+        monkeypatch.setattr("tflm.device.device.REOPEN_SECONDS", 0.2)
+        (tmp_path / "run").unlink()
+        with pytest.raises(tflm.DeviceError, match=r"operator 1 began, and did not end.*No such file"):
+            compare(device, STEPS, target=tflm.targets.HOST, kernels=REFERENCE)
+
+
 @pytest.mark.parametrize("number", range(1, 1 + len(FAULTS)), ids=lambda number: FAULTS[number - 1].name)
 def test_the_operator_is_named(port: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULT", str(number))

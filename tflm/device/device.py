@@ -197,8 +197,11 @@ class Device:
             is_first = self._is_fresh
             try:
                 return self._invoke(reads, announces)
-            except DeviceReset:
-                self._connect_again()
+            except DeviceReset as error:
+                try:
+                    self._connect_again()
+                except DeviceError as gone:
+                    raise type(gone)(f"{error}; {gone}") from None
                 if not (left and (is_first or not self._has_state)):
                     raise
         raise AssertionError

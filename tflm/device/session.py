@@ -126,9 +126,12 @@ class Session:
         begin, wait, strays = now(), PATIENCE, self._reader.strays
         while now() - begin < limit:
             self.transport.write(frame)
-            found = self._reply(kind, min(now() + wait, begin + limit))
-            if found is not None:
-                return self._checked(kind, found)
+            try:
+                found = self._reply(kind, min(now() + wait, begin + limit))
+                if found is not None:
+                    return self._checked(kind, found)
+            except DeviceReset as error:
+                raise DeviceReset(f"{error}{self._unended()}") from None
             wait = min(2 * wait, MAX_PATIENCE)
         raise DeviceError(self._silence(kind, limit, self._reader.strays - strays))
 
@@ -156,12 +159,17 @@ class Session:
         return Answer(status, data)
 
     def _silence(self, kind: Kind, limit: float, strays: int) -> str:
-        text = f"{self.transport.name}: no answer to {kind.name.lower()!r} within {limit:g} s; "
+        text = f"{self.transport.name}: no answer to {kind.name.lower()!r} within {limit:g} s"
         if self.announced is not None:
-            return text + f"operator {self.announced} began, and did not end"
+            return text + self._unended()
+        text += "; "
         if strays:
             return text + (
                 f"{strays} bytes came that are no answer: check the baud rate, and that the firmware is one that "
                 "tflm export --serve wrote"
             )
         return text + "nothing came: check the port, the cable and that the firmware runs"
+
+    def _unended(self) -> str:
+        """The operator that the device announced last."""
+        return "" if self.announced is None else f"; operator {self.announced} began, and did not end"
