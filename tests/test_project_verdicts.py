@@ -19,6 +19,7 @@ import tflm
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects import project_files
 from tflm.application.projects.bare import stm32_parts
+from tflm.application.projects.parts import PROCESSORS
 from tflm.atomic_write import write_files
 from tflm.firmware.board_fit import Answer, BoardFit, FirmwareRam, board_fit
 from tflm.firmware.verdict import verdict_of
@@ -58,7 +59,8 @@ class Bench:
             f'.section .bss.more,"aw",%nobits\n.global more_variables\nmore_variables: .space {ram}\n'
             f'.section .rodata.more,"a"\n.global more_constants\nmore_constants: .space {flash}\n'
         )
-        called("arm-none-eabi-gcc", "-c", self.folder / "ballast.s", "-o", self.folder / "ballast.o")
+        part = PROCESSORS[self.on.target.name].flags.split()[0]
+        called("arm-none-eabi-gcc", part, "-c", self.folder / "ballast.s", "-o", self.folder / "ballast.o")
         image = self.folder / "build" / "net.elf"
         image.unlink(missing_ok=True)
         command = ["cmake", "--build", str(self.folder / "build"), "-j", "2"]
