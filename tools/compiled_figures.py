@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import compiled_instructions
@@ -34,6 +34,8 @@ from tflm.c.emitter import kernels_of
 from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.sizes import BUILDS, measured_as
 from tflm.compiler.language import Kernel
+from tflm.schedule.calls import Call
+from tflm.schedule.plan import LEAST_RAM, SPEED
 
 
 def compiled_models(paths: Iterable[Path]) -> list[CompiledModel]:
@@ -45,6 +47,15 @@ def compiled_models(paths: Iterable[Path]) -> list[CompiledModel]:
         except tflm.TflmError as error:
             print(f"{path.name}: {error}", file=sys.stderr)
     return found
+
+
+def training_programs() -> Iterator[CompiledModel]:
+    """The models for training, with the fastest kernels, and with lean ones where there are some."""
+    for name, model in training_models():
+        yield tflm.compile_model(model, name, optimize=SPEED)
+        lean = tflm.compile_model(model, f"{name}_lean", optimize=LEAST_RAM)
+        if any(isinstance(call, Call) and call.lean for call in lean.program.plan.calls):
+            yield lean
 
 
 def write(models: Sequence[CompiledModel]) -> None:
@@ -110,7 +121,7 @@ def main() -> None:
         parser.error("name the models, or --library FOLDER")
     models = compiled_models(arguments.models)
     if not arguments.check:
-        write([*(tflm.compile_model(model, name) for name, model in training_models()), *models])
+        write([*training_programs(), *models])
     elif not check(models, arguments.parts):
         sys.exit("a bound of the stack does not hold")
 

@@ -16,6 +16,7 @@ def compile_options(
     target: Target | None = None,
     self_test: int = 0,
     max_constants: str | None = None,
+    optimize: str | None = None,
 ) -> CompileOptions:
     """The options of `tflm compile`, which `tflm export --compiled` has, too; None for what was not given.
 
@@ -24,6 +25,8 @@ def compile_options(
     """
     if ram is not None and memories is not None:
         raise OptionError("--ram is for one memory; give it, or --memories")
+    if optimize is not None and (ram is not None or memories is not None):
+        raise OptionError("--optimize chooses the RAM; leave out --ram and --memories, or --optimize")
     return CompileOptions(
         ram=None if ram is None else bytes_from(ram),
         memories={} if memories is None else sizes_from(memories),
@@ -31,6 +34,7 @@ def compile_options(
         kernels=kernels or GENERATED,
         target=target,
         max_constants=MAX_CONSTANTS if max_constants is None else bytes_from(max_constants),
+        optimize=optimize,
     )
 
 

@@ -43,6 +43,10 @@ BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[S
 """What binds a node: None where there are no kernels for what it asks for."""
 
 
+def no_steps(context: KernelContext, node: Node, registration: Registration) -> None:
+    """Binds no node."""
+
+
 Action = Union[Step, LibraryCall, ControlFlow[Step, npt.NDArray[np.uint8]]]
 
 
@@ -54,12 +58,14 @@ class BoundOperator:
         subgraph, index: its place in the model.
         node: the node, prepared.
         actions: in order.
+        lean: the same operator with slower kernels that take less scratch; None if there are none.
     """
 
     subgraph: int
     index: int
     node: Node
     actions: Sequence[Action]
+    lean: BoundOperator | None = None
 
     def steps(self) -> Iterator[Step]:
         """All calls of kernels in it."""
@@ -162,8 +168,16 @@ class BoundModel:
 
 
 @without_tiles()
-def bind_model(model: Model, bind: BindSteps = bind_steps, feed: Feed | None = None) -> BoundModel:
+def bind_model(
+    model: Model, bind: BindSteps = bind_steps, feed: Feed | None = None, bind_lean: BindSteps = no_steps
+) -> BoundModel:
     """Prepare a model and bind all of its operators. The model that is bound has no TFLM_DECODE, but constants.
+
+    Args:
+        model: the model.
+        bind: binds an operator.
+        feed: the input that the caller feeds rows at a time.
+        bind_lean: binds an operator of the first subgraph that takes scratch to slower kernels that take less.
 
     Raises:
         CompileError: there are operators without kernels; it names all of them.
@@ -185,8 +199,10 @@ def bind_model(model: Model, bind: BindSteps = bind_steps, feed: Feed | None = N
         if actions is None:
             missing.append(f"{planned.node.operator} ({_types(planned.node)})")
         else:
-            subgraph = bound.graph.subgraph_index
-            bound.operators[subgraph].append(BoundOperator(subgraph, planned.node.index, planned.node, actions))
+            place = bound.graph.subgraph_index, planned.node.index
+            steps = bind_lean(bound.layout.context, planned.node, planned.registration) if not place[0] else None
+            lean = None if steps is None else BoundOperator(*place, planned.node, steps)
+            bound.operators[place[0]].append(BoundOperator(*place, planned.node, actions, lean))
 
     bound.graph.for_each_node(bind_one)
     if missing:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
 from tflm.c import source
@@ -29,14 +30,16 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.streaming import stream as streamed_form
 from tflm.rewriting.tiled_model import fold
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.calls import Plan
 from tflm.schedule.feeding import with_feeder
 from tflm.schedule.lowering import VIEW_ALIGNMENT
-from tflm.schedule.plan import plan
+from tflm.schedule.plan import OPTIMIZATIONS, RAM_ALIGNMENT, plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
 from tflm.schema.model import Model, require_model
-from tflm.targets import PARTS, Target
+from tflm.targets import CORTEX_M, PARTS, Target, align_up
 
 SHARED_KERNELS = "kernels"
 """The name of the files that hold the kernels of several models."""
@@ -67,6 +70,13 @@ MAXIMUM_TENSOR_BYTES = 1 << 24
 Files = dict[str, str]
 
 
+class Size(NamedTuple):
+    """Bytes of RAM, and instructions of an invoke on a Cortex-M4 with -O2 by formulas; None if these are unknown."""
+
+    ram_bytes: int
+    instructions: int | None
+
+
 @dataclass(frozen=True)
 class CompiledModel:
     """A model as C.
@@ -89,6 +99,7 @@ class CompiledModel:
         files: their contents by name.
         program: what the files say.
         warm_up: invokes after a reset until the outputs depend on inputs only; None without state that fades.
+        optimized: returns the RAM and the instructions of the program that each optimization makes, by its name.
     """
 
     name: str
@@ -106,6 +117,7 @@ class CompiledModel:
     files: Files
     program: Program
     warm_up: int | None = None
+    optimized: Callable[[], dict[str, Size]] = dict
 
     @property
     def stack_bytes(self) -> int | None:
@@ -146,6 +158,7 @@ class CompileOptions:
     max_constants: int = MAX_CONSTANTS
     stream: int | None = None
     feed_rows: int | None = None
+    optimize: str | None = None
 
 
 def compile_model(
@@ -160,6 +173,7 @@ def compile_model(
     max_constants: int = MAX_CONSTANTS,
     stream: int | None = None,
     feed_rows: int | None = None,
+    optimize: str | None = None,
 ) -> CompiledModel:
     """Compile a model to portable C99 without an interpreter.
 
@@ -177,6 +191,9 @@ def compile_model(
         stream: new frames in each invoke, for a model over a window of frames; see `tflm.stream`.
         feed_rows: rows of the input image that a call of NAME_feed takes, which is there in place of NAME_invoke. The
             image is never stored whole.
+        optimize: "speed" for the fewest calls of the fastest kernels, in as much RAM as they take; "ram" for the least
+            RAM, with slower kernels that work in less of it; by default the fastest kernels that take at most a tenth
+            more than that.
 
     Raises:
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
@@ -184,7 +201,9 @@ def compile_model(
         ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
         TflmError: the model cannot be run.
     """
-    options = CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants, stream, feed_rows)
+    options = CompileOptions(
+        ram, memories or {}, self_test, kernels, target, max_constants, stream, feed_rows, optimize
+    )
     return compiled_with(options, model, name)
 
 
@@ -258,6 +277,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     """
     require_model(model)
     require_name(name)
+    _require_optimization(options)
     origin = origin_of(model, name)
     streamed = None if options.stream is None else streamed_form(model, hop=options.stream)
     model, options = model if streamed is None else streamed.model, replace(options, stream=None)
@@ -304,7 +324,31 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         files,
         program,
         warming,
+        partial(_optimized, model, options, choice),
     )
+
+
+def _require_optimization(options: CompileOptions) -> None:
+    """Reject an optimization that there is not, or that a named RAM leaves no choice for.
+
+    Raises:
+        ArgumentError: the message says which.
+    """
+    if options.optimize is None:
+        return
+    if options.optimize not in OPTIMIZATIONS:
+        raise ArgumentError(f"unknown optimization {options.optimize!r}; use {' or '.join(OPTIMIZATIONS)}")
+    if options.ram is not None or options.memories:
+        raise ArgumentError("an optimization is for a model whose RAM is not named; leave one of them out")
+
+
+def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> dict[str, Size]:
+    """The size of the program for each optimization."""
+    sizes = {}
+    for optimize in OPTIMIZATIONS:
+        made = _planned(model, replace(options, ram=None, memories={}, optimize=optimize), choice)
+        sizes[optimize] = Size(made[2].ram_bytes, _instructions(*made))
+    return sizes
 
 
 def _simplified(model: Model) -> Model:
@@ -387,7 +431,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
     feed, feed_state = None, dict[str, int]()
     if options.feed_rows is not None:
         (model, feed), feed_state = with_feeder(model, options.feed_rows), {FEED_COUNTER: FEED_COUNTER_BYTES}
-    bound = bind_model(model, choice.bind, feed)
+    bound = bind_model(model, choice.bind, feed, choice.bind_lean)
     extra = StateAndScratch(bound, source.written)
     planned = plan(
         with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
@@ -400,6 +444,8 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
         states=bound.states,
         feed=feed,
         view_alignment=_view_alignment(bound, choice),
+        optimize=options.optimize,
+        most_bytes=partial(_interpreter_bytes, model, extra),
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(
@@ -408,6 +454,15 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
         )
     unused = len(options.memories) - len(planned.memories)
     return bound, extra, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
+
+
+def _interpreter_bytes(model: Model, extra: StateAndScratch) -> int:
+    """Bytes that TFLM takes on a Cortex-M for tensors and scratch, and those of what stays from invoke to invoke."""
+    head = measure_arena(model, AllOpsResolver(), target=CORTEX_M).head_bytes
+    alignment = _alignment(extra)
+    return align_up(
+        head + sum(align_up(one.initial.nbytes, alignment) for one in extra.persistent.values()), RAM_ALIGNMENT
+    )
 
 
 def _require_small_tensors(model: Model, options: CompileOptions) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tflm.c.compile import CompiledModel, CompiledModels
+from tflm.c.compile import CompiledModel, CompiledModels, Size
 from tflm.c.instructions import COUNTED_BUILDS, Instructions
 from tflm.c.library_comparison import Place
 from tflm.c.sizes import Build
@@ -19,6 +19,7 @@ def compile_report(model: CompiledModel) -> Report:
     facts = [
         ("RAM", f"{with_thousands(model.ram_bytes)}, aligned to {model.ram_alignment}"),
         *_library_facts(model),
+        *((f" optimized for {name}", _size(size)) for name, size in model.optimized().items()),
         *([] if model.warm_up is None else [("warm-up", f"{model.warm_up} invokes after a reset")]),
         ("constants", f"{with_thousands(model.constant_bytes)}"),
     ]
@@ -34,6 +35,11 @@ def compile_report(model: CompiledModel) -> Report:
     for stage in model.stages:
         facts.append(("in bands of rows", f"operators {stage.first} to {stage.end - 1}{_share(model, stage)}"))
     return Report(model.name, facts)
+
+
+def _size(size: Size) -> str:
+    count = "" if size.instructions is None else f", about {size.instructions:,} instructions, cortex-m4 -O2"
+    return with_thousands(size.ram_bytes) + count
 
 
 def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
@@ -110,6 +116,7 @@ def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
         "name": model.name,
         "ram_bytes": model.ram_bytes,
         "ram_alignment": model.ram_alignment,
+        "optimized": [{"optimize": name, **size._asdict()} for name, size in model.optimized().items()],
         "generated_ram_bytes": model.generated_ram_bytes,
         "library_operators": model.library_operators,
         "kept_kernels": [

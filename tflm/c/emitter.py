@@ -476,8 +476,12 @@ class _Writer:
             assert isinstance(call, KernelCall)
             name = source.name_of(call.kernel)
             comment = f" /* {self._index(code.operator)} {comment_text(code.operator.node.operator)} */"
-            part = PartCall(name, (code.operator.index, place), comment, source.failure_of(call.kernel))
-            yield part, [self._part_argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
+            arguments = [self._part_argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
+            forms = tuple(argument.form for argument in arguments)
+            yield (
+                PartCall(name, (code.operator.index, place, forms), comment, source.failure_of(call.kernel)),
+                arguments,
+            )
 
     def _part_argument(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> Argument:
         if parameter.fields:

@@ -6,11 +6,11 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from tflm.c import cmsis_nn
-from tflm.c.binding import BindSteps
+from tflm.c.binding import BindSteps, no_steps
 from tflm.c.cmsis_nn import Processors
 from tflm.c.library_calls import LibraryCall
 from tflm.c.library_comparison import Place
-from tflm.c.row_binding import bind_small
+from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Step
 from tflm.errors import ArgumentError
 from tflm.kernels.node import KernelContext, Node
@@ -28,17 +28,18 @@ class KernelChoice(NamedTuple):
     """What operators are bound to.
 
     Attributes:
-        bind: binds an operator.
+        bind, bind_lean: bind an operator to the fastest kernels, and to those that take less memory.
         overlap: what the functions of the library allow.
         processors: that the library's memory is planned for; None without a library.
     """
 
     bind: BindSteps
+    bind_lean: BindSteps
     overlap: AllowedOverlap
     processors: Processors | None
 
 
-ALL_GENERATED = KernelChoice(bind_small, reference_overlap, None)
+ALL_GENERATED = KernelChoice(bind_small, bind_lean, reference_overlap, None)
 
 
 def library_processors(kernels: str, target: Target | None) -> Processors | None:
@@ -72,7 +73,7 @@ def with_library(processors: Processors, kept: Container[Place]) -> KernelChoice
         steps = None if _place_of(context, node) in kept else cmsis_nn.bind(node, processors)
         return steps or bind_small(context, node, registration)
 
-    return KernelChoice(bind, processors.overlap(), processors)
+    return KernelChoice(bind, no_steps, processors.overlap(), processors)
 
 
 def _place_of(context: KernelContext, node: Node) -> Place:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
+from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded, quotients
+from tflm.c.row_copies import BY_ROWS, rows_read
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, recurrent, softmax, unary
@@ -14,6 +15,7 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.schedule.kernels import CallNeeds, ShapedCall
+from tflm.schedule.rows import Rows
 
 IN_ORDER = tuple(
     kernel.function
@@ -31,6 +33,7 @@ IN_ORDER = tuple(
         *(elementwise.look_up_pairs, elementwise.multiply_quantized, elementwise.prelu_quantized),
         *(log_softmax.log_softmax_float32, log_softmax.log_softmax_int8),
         *(normalization.normalize_float32, normalization.normalize_int8),
+        *(quotients.divide_int32, quotients.divide_int8, quotients.rsqrt_int16),
         *(softmax.softmax_float32, softmax.softmax_int16, softmax.softmax_int8),
         *(unary.absolute_int16, unary.clamp, unary.dequantize, unary.each, unary.leaky_relu, unary.leaky_relu_int16),
         *(unary.look_up, unary.quantize, unary.requantize, unary.sigmoid_int16),
@@ -54,19 +57,24 @@ class BoundKernels:
     """
 
     def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap = reference_overlap):
-        self._bound, self._scratch, self._library_overlap = bound, extra.scratch, library_overlap
+        self._bound, self._library_overlap = bound, library_overlap
+        self._scratch, self._lean_scratch = extra.scratch, extra.lean_scratch
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:
         """What a call needs."""
         place, facts = (call.subgraph, call.operator), call.facts
-        operator = self._operators[place]
+        operator, arrays = self._operators[place], self._scratch
         small = small_kernel(operator)
-        scratch = tuple(array.nbytes for array in self._scratch.get(place, ()))
+        if call.lean:
+            assert operator.lean is not None
+            operator, arrays = operator.lean, self._lean_scratch
+            small = small_kernel(operator, is_lean=True)
+        scratch = tuple(array.nbytes for array in arrays.get(place, ()))
         overlap: Callable[[int], range]
         if any(operator.library_calls()):
             overlap = partial(self._library_overlap, REGISTRATIONS[operator.node.operator], facts)
-        elif small is None:
+        elif small is None or small.overlap is None:
             overlap = _overlap(operator, facts)
         else:
             overlap = partial(small.overlap, facts, call.windows)
@@ -75,20 +83,29 @@ class BoundKernels:
                 scratch = tuple(size for size in sizes if size)
         return CallNeeds(scratch, tuple(NOWHERE if x is None else overlap(i) for i, x in enumerate(facts.inputs)))
 
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        return self._operators[0, operator].lean is not None
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        return rows_read(self._bound, self._operators[0, operator])
+
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
         bound = self._operators[0, operator]
         small = small_kernel(bound)
-        if any(bound.library_calls()):
+        if any(bound.library_calls()) or bound.node.operator in BY_ROWS:
             return False
         return (small is not None and small.takes_rows) or _is_element_wise(self._bound, bound)
 
 
-def small_kernel(operator: BoundOperator) -> SmallKernel | None:
-    """The small kernel that an operator is bound to."""
+def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKernel | None:
+    """The small kernel that an operator is bound to; the lean one of it, if that is asked for."""
     functions = {step.kernel.function for step in operator.steps()}
     is_small = any(function.__module__.startswith(SMALL) or function in LSTM_STEPS for function in functions)
-    return KERNELS[operator.node.operator] if is_small else None
+    small = KERNELS[operator.node.operator] if is_small else None
+    return small.lean if small is not None and is_lean else small
 
 
 def _row_bytes(operator: BoundOperator) -> int:

@@ -283,7 +283,11 @@ class _Places:
             return FedRows(Pointer(self._buffers[region.buffer], region.offset), region.bytes)
         operator = operators[call.operator]
         if call.rows is None:
-            self._work |= self._scratch(self._extra.scratch.get((0, operator.index), []), call)
+            scratch = self._extra.scratch
+            if call.lean:
+                assert operator.lean is not None
+                operator, scratch = operator.lean, self._extra.lean_scratch
+            self._work |= self._scratch(scratch.get((0, operator.index), []), call)
             return OperatorCode(operator, self.statements(operator))
         rows = self._rows.bind(operator, call)
         regions = [(rows.inputs[i], call.inputs[i]) for i in rows.inputs]

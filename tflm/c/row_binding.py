@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from tflm.c.binding import BoundModel, BoundOperator
 from tflm.c.kernels import KERNELS, Part
+from tflm.c.row_copies import BY_ROWS, copies_of_rows, moved_copies
 from tflm.compiler.language import Step
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled.bindings import bind_steps
+from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import CompileError
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
@@ -38,6 +40,12 @@ def bind_small(context: KernelContext, node: Node, registration: Registration) -
     with without_tiles():
         steps = bind_steps(context, node, registration)
     return None if steps is None or any(map(_holds_addresses, steps)) else steps
+
+
+def bind_lean(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
+    """The steps of a whole operator by slower kernels that take less memory to work in; None if there are none."""
+    small = KERNELS.get(registration.name)
+    return None if small is None or small.lean is None else small.lean.bind(context, node, None)
 
 
 def _holds_addresses(step: Step) -> bool:
@@ -100,7 +108,7 @@ class RowBinder:
         """
         axis = self._axis(operator, call)
         heights = tuple(window and window.rows for window in (*call.inputs, *call.outputs))
-        key = operator.index, axis, heights
+        key = operator.index, axis, heights, call.rows if operator.node.operator in BY_ROWS else None
         if key not in self._known:
             self._known[key] = self._bind(operator, call, axis)
         return self._known[key]
@@ -125,7 +133,9 @@ class RowBinder:
         assert node.tensors is not None
         banded = replace(node, tensors=RowTensors(node.tensors, inputs, outputs))
         steps: Sequence[Step] | None
-        if axis is not None:
+        if node.operator in BY_ROWS:
+            steps = self._copies(operator, call, inputs, outputs)
+        elif axis is not None:
             part = Part(axis, inputs[0].elements, outputs[0].elements)
             steps = KERNELS[node.operator].bind(context, banded, part)
         else:
@@ -133,6 +143,26 @@ class RowBinder:
         if steps is None:
             raise CompileError(f"{node.operator} cannot be computed row by row; please report this model")
         return BoundRows(steps, inputs, outputs)
+
+    def _copies(
+        self,
+        operator: BoundOperator,
+        call: Call,
+        inputs: Mapping[int, TfLiteEvalTensor],
+        outputs: Mapping[int, TfLiteEvalTensor],
+    ) -> Sequence[Step] | None:
+        """The steps of an operator that only copies, between rows."""
+        assert call.rows is not None
+        tensors, node = self._bound.tensors(), operator.node
+        parts = [(node.inputs[i], of_rows, call.inputs[i]) for i, of_rows in inputs.items()]
+        parts += [(node.outputs[i], of_rows, call.outputs[i]) for i, of_rows in outputs.items()]
+        moves = [
+            (tensors[tensor].elements, of_rows.elements, 0 if window is None else window.first_row)
+            for tensor, of_rows, window in parts
+        ]
+        copies = copies_of_rows(self._bound, operator, call.rows)
+        with without_tiles():
+            return None if copies is None else copy_steps(moved_copies(copies, moves))
 
 
 def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: BufferRegion) -> Axis:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.binding import BoundModel, BufferKey, root_of
+from tflm.c.binding import BoundModel, BoundOperator, BufferKey, root_of
 from tflm.c.control_flow import RunOnce
 from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled.work_arrays import WorkArray
@@ -46,6 +46,7 @@ class StateAndScratch:
     Attributes:
         persistent: what stays from one invoke to the next, by key.
         scratch: the buffers that each operator works in, by subgraph and index, in the order of its steps.
+        lean_scratch: the same of operators of the first subgraph that are bound to lean kernels.
         alignment: of the RAM, in bytes: that of the largest element.
     """
 
@@ -53,6 +54,7 @@ class StateAndScratch:
         self._bound = bound
         self._variables = set(self._states())
         self.scratch: dict[tuple[int, int], list[Array]] = {}
+        self.lean_scratch: dict[tuple[int, int], list[Array]] = {}
         self.persistent: dict[BufferKey, Persistent] = {}
         self.alignment = 1
         for array in bound.shown():
@@ -61,15 +63,13 @@ class StateAndScratch:
             self._add_persistent(bound.tensors()[state].elements, "state", "READ_VARIABLE")
         for operators in bound.operators:
             for operator in operators:
-                place, name = (operator.subgraph, operator.index), operator.node.operator
+                place = operator.subgraph, operator.index
                 for action in operator.actions:
                     if isinstance(action, RunOnce):
                         self._add_persistent(action.pending, "pending", "CALL_ONCE")
-                for step in operator.steps():
-                    self._add_step(place, name, step, written)
-                for call in operator.library_calls():
-                    for parameter, _, array in call.addresses():
-                        self._add_array(place, name, parameter, array)
+                self.scratch[place] = self._add_steps(operator, written)
+                if operator.lean is not None:
+                    self.lean_scratch[place] = self._add_steps(operator.lean, written)
 
     def _states(self) -> Iterator[BufferKey]:
         """Variables, and outputs in which an operator keeps what it had in earlier invokes."""
@@ -79,23 +79,29 @@ class StateAndScratch:
                 if planned.registration.ends_invoke:
                     yield from ((i, output) for output in planned.node.outputs)
 
-    def _add_step(self, place: tuple[int, int], operator: str, step: Step, written: Written) -> None:
-        arrays = step_arrays(step)
-        for name in arrays:
-            self._add_array(place, operator, name, arrays[name])
-        for name in written(step.kernel):
-            if name in arrays and arrays[name].nbytes and self._is_state(arrays[name]):
-                self._add_persistent(arrays[name], name, operator)
+    def _add_steps(self, operator: BoundOperator, written: Written) -> list[Array]:
+        """Add what persists of an operator; returns the buffers that it works in."""
+        name, scratch = operator.node.operator, list[Array]()
+        for step in operator.steps():
+            arrays = step_arrays(step)
+            for parameter in arrays:
+                self._add_array(scratch, name, parameter, arrays[parameter])
+            for parameter in written(step.kernel):
+                if parameter in arrays and arrays[parameter].nbytes and self._is_state(arrays[parameter]):
+                    self._add_persistent(arrays[parameter], parameter, name)
+        for call in operator.library_calls():
+            for parameter, _, array in call.addresses():
+                self._add_array(scratch, name, parameter, array)
+        return scratch
 
-    def _add_array(self, place: tuple[int, int], operator: str, name: str, array: Array) -> None:
+    def _add_array(self, scratch: list[Array], operator: str, name: str, array: Array) -> None:
         self._align(array)
         if not array.nbytes:
             return
         key, buffer = self._bound.key(array), root_of(array)
         if isinstance(array, WorkArray) or key[0] == "scratch":
-            known = self.scratch.setdefault(place, [])
-            if not any(buffer is one for one in known):
-                known.append(buffer)
+            if not any(buffer is one for one in scratch):
+                scratch.append(buffer)
         elif key in self._variables:
             self._add_persistent(array, name, operator)
 

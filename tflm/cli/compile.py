@@ -23,6 +23,7 @@ from tflm.c.kernel_choice import CHOICES, GENERATED
 from tflm.cli.output import answer, wrote
 from tflm.cli.parameters import AsJson, CompiledMemories, CompiledRam
 from tflm.errors import ArgumentError, CompileError
+from tflm.schedule.plan import OPTIMIZATIONS
 from tflm.targets import PARTS, by_name
 
 
@@ -38,6 +39,14 @@ def compile(
     ] = None,
     ram: CompiledRam = None,
     memories: CompiledMemories = None,
+    optimize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="speed|ram",
+            help="speed: the fastest program; ram: the smallest. By default, fast kernels may take a tenth more RAM.",
+            autocompletion=lambda: list(OPTIMIZATIONS),
+        ),
+    ] = None,
     self_test: Annotated[
         int, typer.Option(metavar="COUNT", min=0, help="Add a test with this many recorded invokes, and a Makefile.")
     ] = 0,
@@ -89,6 +98,7 @@ def compile(
     Examples:
       tflm compile model.tflite firmware/ --name detector
       tflm compile model.tflite firmware/ --ram 20K --self-test 3
+      tflm compile model.tflite firmware/ --optimize speed
       tflm compile wake.tflite command.tflite firmware/
       tflm compile model.tflite firmware/ --kernels cmsis-nn --target cortex-m4
       tflm compile wake_word.tflite firmware/ --stream 1
@@ -105,7 +115,7 @@ def compile(
     loaded = {title: load_model(path) for title, path in zip(names, paths)}
     try:
         part = None if target is None else by_name(target)
-        options = compile_options(ram, memories, kernels, part, self_test, max_constants)
+        options = compile_options(ram, memories, kernels, part, self_test, max_constants, optimize)
         made = all_compiled_with(replace(options, stream=stream, feed_rows=feed_rows), loaded)
     except ArgumentError as error:
         raise OptionError(str(error)) from None

@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import windows
@@ -40,6 +43,7 @@ class _Calls(SymbolicRun):
         starts = list(itertools.accumulate(plan.memories, initial=0))
         self._plan, self._kernels, self._states = plan, kernels, states
         self._begins = [starts[buffer.memory] + buffer.offset for buffer in plan.buffers]
+        self._root = model.root
         self._main = model.subgraphs[0].operators or []
         places: dict[TensorKey, Place] = {}
         scratch: dict[TensorKey, list[Place]] = {}
@@ -171,7 +175,14 @@ class _Calls(SymbolicRun):
         height = self._height(key)
         if call.rows is None:
             return set(range(height))
-        both = windows(self._facts((0, call.operator), self._main[call.operator]))
+        operator = self._main[call.operator]
+        name = self._codes[operator.opcode_index][1].name
+        if name == "TRANSPOSE":
+            return set(range(height))
+        if name in ("PAD", "PADV2"):
+            before = int(self._integers((operator.inputs or ())[1])[2])
+            return {row - before for row in range(*call.rows) if 0 <= row - before < height}
+        both = windows(self._facts((0, call.operator), operator))
         axis = both[0] if both is not None else Axis(height, 1, height)
         read = {
             row * axis.stride + tap * axis.dilation - axis.before
@@ -179,6 +190,13 @@ class _Calls(SymbolicRun):
             for tap in range(axis.taps)
         }
         return {row for row in read if 0 <= row < height}
+
+    def _integers(self, tensor: int) -> npt.NDArray[np.int32]:
+        """The elements of a constant."""
+        table = (self._subgraphs[0].tensors or [])[tensor]
+        data = (self._root.buffers or [])[table.buffer or 0].data
+        assert data is not None
+        return np.frombuffer(data, np.int32)
 
     def _write_rows(self, call: Call, key: TensorKey, region: BufferRegion, name: str) -> Iterator[str]:
         if call.rows is not None and (region.first_row, region.rows) != (call.rows.first, call.rows.size):
@@ -221,7 +239,7 @@ class _Calls(SymbolicRun):
     def _needs(self, call: Call, operator: Operator) -> CallNeeds:
         facts = self._facts((0, call.operator), operator)
         if call.rows is None:
-            return self._kernels.needs(ShapedCall(0, call.operator, facts, None))
+            return self._kernels.needs(ShapedCall(0, call.operator, facts, None, call.lean))
         both, region = windows(facts), call.inputs[0]
         if both is not None:
             assert region is not None

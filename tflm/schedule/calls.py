@@ -57,6 +57,7 @@ class Call(NamedTuple):
         scratch: buffers that only this call uses, in the order in which they were requested.
         overlaps: for each input, how many bytes it may begin behind the output where the two share bytes, in ranges.
         steps: of the invocation that it takes, more than one if it runs subgraphs.
+        lean: whether the slower kernels that need less scratch are called.
     """
 
     operator: int
@@ -66,6 +67,7 @@ class Call(NamedTuple):
     scratch: tuple[BufferRegion, ...]
     overlaps: tuple[tuple[range, ...], ...]
     steps: int = 1
+    lean: bool = False
 
 
 class MovedRows(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.trailing_output import Windows, behind_all_channels, behind_each_channel, behind_each_window
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, nowhere
+from tflm.schedule.rows import Rows
 from tflm.schema.model import Model
 
 
@@ -18,12 +20,14 @@ class ShapedCall(NamedTuple):
         subgraph, operator: which operator.
         facts: tensors with the shapes of the call.
         windows: where windows lie along rows and columns; None for a whole operator, or one without windows.
+        lean: whether slower kernels that need less scratch are called, which compute the whole operator.
     """
 
     subgraph: int
     operator: int
     facts: OperatorFacts
     windows: Windows | None
+    lean: bool = False
 
 
 class CallNeeds(NamedTuple):
@@ -43,6 +47,12 @@ class Kernels(Protocol):
 
     def needs(self, call: ShapedCall) -> CallNeeds:
         """What a call needs."""
+
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
@@ -72,6 +82,14 @@ class ReferenceKernels:
             overlap = partial(overlap, both=call.windows) if overlap in WINDOWED else nowhere
         places = range(len(call.facts.inputs))
         return CallNeeds((), tuple(NOWHERE if call.facts.inputs[i] is None else overlap(call.facts, i) for i in places))
+
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        return False
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        return None
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""

@@ -69,6 +69,14 @@ class Reordered:
         """What a call needs."""
         return self._kernels.needs(call._replace(operator=self._order[call.operator]) if not call.subgraph else call)
 
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        return self._kernels.has_lean(self._order[operator])
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        return self._kernels.rows_copied(self._order[operator])
+
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
         return self._kernels.takes_rows(self._order[operator])

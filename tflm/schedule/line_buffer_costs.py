@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.feeding import FEEDER, Feed
 from tflm.schedule.kernels import Kernels, ShapedCall
 from tflm.schedule.line_buffers import Blocking, LineBufferStage, OtherTensors, RowCall, moved_bytes, peak, shared_bytes
@@ -37,6 +38,12 @@ class BlockedStage(NamedTuple):
     blocking: Blocking
 
 
+class LeanCall(NamedTuple):
+    """An operator that runs as a whole, by the slower kernels that need less scratch."""
+
+    operator: int
+
+
 class LineBufferCosts:
     """The costs of stages of the first subgraph of a model; see `CostModel`.
 
@@ -47,11 +54,12 @@ class LineBufferCosts:
 
     Attributes:
         operators: how each operator computes rows; None if it does not.
+        lean: for each operator whose slower kernels may run, the bytes that are needed at once while these do.
     """
 
     longest = LONGEST_STAGE
     limits: tuple[int, ...] = (sys.maxsize,)
-    start: Tiling[BlockedStage] = Tiling((), 0, (0,))
+    start: Tiling[BlockedStage | LeanCall] = Tiling((), 0, (0,))
 
     def __init__(self, model: Model, kernels: Kernels, feed: Feed | None = None):
         self._model, self._kernels, self._feed = model, kernels, feed
@@ -63,31 +71,41 @@ class LineBufferCosts:
             feeder.fixed_rows = feed.rows
         self._readers = self._graph.readers()
         self.alone: Sequence[int] = [self._cost_alone(index) for index in range(len(self.operators))]
+        self.lean: dict[int, int] = {}
         self._peaks: dict[BlockedStage, int] = {}
         self._works: dict[BlockedStage, int] = {}
         self._stages: dict[tuple[int, int], LineBufferStage | None] = {}
+
+    def allow_lean(self) -> None:
+        """Let slower kernels that need less scratch run."""
+        costs = {i: self._cost_alone(i, lean=True) for i in range(len(self.operators)) if self._kernels.has_lean(i)}
+        self.lean = {i: cost for i, cost in costs.items() if cost < self.alone[i]}
 
     def lowest_peak(self) -> int:
         """The fewest bytes that are needed at once with any stages."""
         peaks = [0]
         for end, alone in enumerate(self.alone, 1):
-            lowest = max(peaks[-1], alone)
+            lowest = max(peaks[-1], min(alone, self.lean.get(end - 1, alone)))
             for first in range(end - 1, max(end - LONGEST_STAGE, 0) - 1, -1):
                 if peaks[first] < lowest and self.stage(first, end) is not None:
                     lowest = min(lowest, max(peaks[first], self.stage_peak(BlockedStage(first, end, FINEST))))
             peaks.append(lowest)
         return peaks[-1]
 
-    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BlockedStage]]:
-        """The stage with the least work within a budget."""
+    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BlockedStage | LeanCall]]:
+        """The stage with the least work within a budget, or slower kernels for a single operator."""
+        if end - first == 1 and self.lean.get(first, NEVER) <= budget:
+            yield Tiling((LeanCall(first),), self.lean[first], (self.macs(first),))
         chosen = self._coarsest(first, end, budget)
         if chosen is not None:
             yield Tiling((chosen,), self.stage_peak(chosen), (self._work(chosen),))
 
-    def peak(self, stages: Sequence[BlockedStage]) -> int:
-        """Bytes that are needed at once with some stages."""
+    def peak(self, stages: Sequence[BlockedStage], lean: Collection[int] = ()) -> int:
+        """Bytes that are needed at once with some stages, and slower kernels for some operators."""
         inside = {index for stage in stages for index in range(stage.first, stage.end)}
-        alone = (peak for index, peak in enumerate(self.alone) if index not in inside)
+        alone = (
+            self.lean[index] if index in lean else peak for index, peak in enumerate(self.alone) if index not in inside
+        )
         return max((*alone, *(self.stage_peak(stage) for stage in stages)), default=0)
 
     def stage_peak(self, chosen: BlockedStage) -> int:
@@ -160,13 +178,18 @@ class LineBufferCosts:
             inputs[tensor] = rows, self._graph.tensor_bytes(tensor) // rows
         return OtherTensors(self._live.across(stage.first, stage.end), inputs)
 
-    def _cost_alone(self, index: int) -> int:
+    def macs(self, index: int) -> int:
+        """Multiply-accumulates of an operator, or its elements if there are none: the work that lean kernels add."""
+        operator, main = self._graph.operators[index], self._model.subgraphs[0]
+        return multiply_accumulates(self._model, main, operator) or sum(map(self._graph.size, operator.outputs or ()))
+
+    def _cost_alone(self, index: int, *, lean: bool = False) -> int:
         """Bytes that are needed at once while an operator runs as a whole."""
         if self._feed is not None and index == FEEDER:
             return NEVER
         operator = self._graph.operators[index]
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
-        needs = self._kernels.needs(ShapedCall(0, index, facts, None))
+        needs = self._kernels.needs(ShapedCall(0, index, facts, None, lean))
         alive = self._live.at(index) + sum(needs.scratch)
         outputs = operator.outputs or ()
         if len(outputs) != 1:
@@ -178,7 +201,7 @@ class LineBufferCosts:
             if tensor in self._live.size and self._live.ends_in(tensor, index + 1)
         ]
         rows = self.operators[index]
-        by_rows = rows is not None and runs_by_rows(rows, needs)
+        by_rows = rows is not None and not lean and runs_by_rows(rows, needs)
         saved = (
             shared_bytes(written, self._graph.tensor_bytes(tensor), allowed)
             for place, tensor in dying

@@ -38,6 +38,7 @@ class Lowering:
         states: variables that become the values of other tensors at the end of an invoke.
         feed: the input that is not in RAM.
         view_alignment: of tensors inside others, in bytes.
+        lean: operators outside of stages that slower kernels run, which need less scratch.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class Lowering:
         states: States,
         feed: Feed | None = None,
         view_alignment: int = VIEW_ALIGNMENT,
+        lean: Collection[int] = (),
     ):
-        self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
+        self._model, self._kernels, self._operators = model, kernels, operators
+        self._by_rows, self._lean = by_rows, lean
         lifetimes = lifetimes_of(model)
         keys = [(i, j) for i, subgraph in enumerate(model.subgraphs) for j in range(len(subgraph.tensors or ()))]
         built = {keys[buffer.tensor]: buffer for buffer in lifetimes.build() if buffer.tensor is not None}
@@ -228,7 +231,8 @@ class Lowering:
 
     def _call(self, index: int, operator: Operator) -> Call:
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
-        needs = self._kernels.needs(ShapedCall(0, index, facts, None))
+        lean = index in self._lean
+        needs = self._kernels.needs(ShapedCall(0, index, facts, None, lean))
         return Call(
             operator=index,
             rows=None,
@@ -237,12 +241,13 @@ class Lowering:
             scratch=self._scratch(index, needs.scratch),
             overlaps=self._overlaps(index, needs),
             steps=1 + self._ends[index] - self._begins[index],
+            lean=lean,
         )
 
     def _overlaps(self, index: int, needs: CallNeeds) -> tuple[tuple[range, ...], ...]:
         """Where the inputs of an operator may begin, if it can run row by row as well."""
         overlaps: list[tuple[range, ...]] = [(allowed,) for allowed in needs.overlaps]
-        operator = self._operators[index]
+        operator = None if index in self._lean else self._operators[index]
         if index in self._by_rows and operator is not None and runs_by_rows(operator, needs):
             (place,) = operator.inputs
             overlaps[place] += both_ways(operator)

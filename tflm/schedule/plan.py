@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
@@ -12,7 +12,7 @@ from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
-from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LineBufferCosts
+from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LeanCall, LineBufferCosts
 from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
@@ -35,6 +35,15 @@ SHARES_OF_PEAK = (1.0, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.1, 1.12, 1.15, 1.2,
 SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74, 0.7, 0.6)
 """The same as shares of the RAM that is few enough."""
 
+ANY_SIZE = 1 << 40
+"""Bytes that are enough for every plan."""
+
+SPEED, LEAST_RAM = OPTIMIZATIONS = "speed", "ram"
+"""What a plan can be optimized for."""
+
+LEAN_SHARE = 1.1
+"""The RAM that the fastest kernels may take, as a share of the least."""
+
 TOO_LARGE = 1 << 62
 """Bytes that stand for the size of a plan that is rejected."""
 
@@ -50,6 +59,8 @@ def plan(
     states: States | None = None,
     feed: Feed | None = None,
     view_alignment: int = VIEW_ALIGNMENT,
+    optimize: str | None = None,
+    most_bytes: Callable[[], int] | None = None,
 ) -> Plan:
     """Plan the memory of a compiled model.
 
@@ -65,6 +76,9 @@ def plan(
         states: variables that become the values of other tensors at the end of an invoke.
         feed: the input that the caller feeds rows at a time, which is then not in RAM.
         view_alignment: of tensors inside others, in bytes.
+        optimize: "speed" for the fewest calls of the fastest kernels, in as much RAM as they take; "ram" for the least
+            RAM with any kernels; None for the fastest kernels that take at most a tenth more than that.
+        most_bytes: returns how many bytes a plan should take at most, if slower kernels help.
 
     Raises:
         CompileError: no plan was found that fits the memories.
@@ -74,7 +88,9 @@ def plan(
     reordered = Reordered(kernels or ReferenceKernels(model), order)
     model = Model(with_operator_order(model, 0, order))
     search = _Search(model, reordered, persistent or {}, alignment, states or {}, feed, view_alignment)
-    return reordered.original(search.in_memories(memories) if memories else search.sound(ram_bytes))
+    if memories:
+        return reordered.original(search.in_memories(memories))
+    return reordered.original(search.optimized(ram_bytes, optimize, most_bytes or (lambda: ANY_SIZE)))
 
 
 class Variant(NamedTuple):
@@ -83,10 +99,12 @@ class Variant(NamedTuple):
     Attributes:
         stages: interleaved operators.
         by_rows: other operators that may run row by row, in place.
+        lean: other operators that slower kernels run, which need less scratch.
     """
 
     stages: tuple[BlockedStage, ...]
     by_rows: frozenset[int]
+    lean: frozenset[int]
 
 
 class _Search:
@@ -106,7 +124,24 @@ class _Search:
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
         self._stages = LineBufferCosts(model, kernels, feed)
         self._known: dict[Variant, Plan] = {}
+        self._lean_limit: Callable[[float], float] = float
         self._rejected: set[Variant] = set()
+
+    def optimized(self, ram_bytes: int | None, optimize: str | None, most_bytes: Callable[[], int]) -> Plan:
+        """A sound plan, with slower kernels where they are worth it; see `plan`."""
+        if optimize == SPEED and ram_bytes is None:
+            return self.sound(ANY_SIZE)
+        fast = self.sound(ram_bytes)
+        self._stages.allow_lean()
+        if not self._stages.lean:
+            return fast
+        share = 1.0 if optimize == LEAST_RAM else LEAN_SHARE
+        most = most_bytes() if ram_bytes is None else ram_bytes
+        if fast.ram_bytes <= min(self._stages.lowest_peak() * share, most):
+            return fast
+        self._lean_limit = lambda size: min(size * share, most)
+        lean = self.sound(ram_bytes)
+        return fast if fast.ram_bytes <= max(lean.ram_bytes, self._lean_limit(lean.ram_bytes)) else lean
 
     def sound(self, ram_bytes: int | None) -> Plan:
         """The first of the plans that loses no value: what `within` finds, or else what `smallest` does."""
@@ -150,6 +185,8 @@ class _Search:
         size = self._size(best)
         if size == TOO_LARGE and self._feed is not None:
             raise CompileError(self._why_not_fed(self._feed))
+        best = self._faster(best, self._lean_limit(size))
+        size = self._size(best)
         larger = size * (100 + SLACK) // 100
         return self._coarsened(best, larger if ram_bytes is None else max(min(larger, ram_bytes), size))
 
@@ -186,11 +223,13 @@ class _Search:
         sizes = ", ".join(f"{capacity:,}" for capacity in capacities)
         raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
 
-    def _variants(self, stages: tuple[BlockedStage, ...]) -> list[Variant]:
+    def _variants(self, chosen: tuple[BlockedStage | LeanCall, ...]) -> list[Variant]:
         """Some stages with the rows that they were found with, or one at a time, and other operators as well."""
+        stages = tuple(each for each in chosen if isinstance(each, BlockedStage))
+        lean = frozenset(each.operator for each in chosen if isinstance(each, LeanCall))
         finest = tuple(stage._replace(blocking=FINEST) for stage in stages)
         none, all = frozenset[int](), frozenset(range(len(self._stages.operators)))
-        return [Variant(each, by_rows) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
+        return [Variant(each, by_rows, lean) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
 
     def _size(self, variant: Variant) -> int:
         return self._planned(variant).ram_bytes if self._is_possible(variant) else TOO_LARGE
@@ -202,6 +241,14 @@ class _Search:
         image = None if self._feed is None else self._feed.image
         first = [self._stages.stage(stage.first, stage.end) for stage in variant.stages[:1]]
         return image is None or any(stage is not None and image in stage.inner for stage in first)
+
+    def _faster(self, variant: Variant, ram_bytes: float) -> Variant:
+        """A variant that fits with faster kernels, as long as it fits."""
+        for operator in sorted(variant.lean, key=self._stages.macs, reverse=True):
+            faster = variant._replace(lean=variant.lean - {operator})
+            if self._size(faster) <= ram_bytes:
+                variant = faster
+        return variant
 
     def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
         """A plan that fits with more rows in a call, as long as it fits."""
@@ -227,7 +274,7 @@ class _Search:
     def _planned(self, variant: Variant) -> Plan:
         if variant not in self._known:
             lowering, schedule = self._lowered(variant)
-            locations = placed(schedule, self._stages.peak(variant.stages), self._alignment)
+            locations = placed(schedule, self._stages.peak(variant.stages, variant.lean), self._alignment)
             self._known[variant] = _plan(lowering.in_places(locations), locations, variant.stages)
         return self._known[variant]
 
@@ -242,6 +289,7 @@ class _Search:
             self._states,
             self._feed,
             self._view_alignment,
+            variant.lean,
         )
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 

@@ -27,6 +27,7 @@ class RowOperator:
         index: which operator of the first subgraph.
         kernels: what is known of its kernel.
         places: the inputs that are read row by row, by their place; all others are read as a whole.
+        copied: the rows of the inputs that each row of the output takes, for an operator that only copies.
 
     Attributes:
         output, rows, row_bytes: the output, how many rows it has, and bytes of one.
@@ -39,7 +40,14 @@ class RowOperator:
 
     fixed_rows: int | None = None
 
-    def __init__(self, model: Model, index: int, kernels: Kernels, places: Sequence[int]):
+    def __init__(
+        self,
+        model: Model,
+        index: int,
+        kernels: Kernels,
+        places: Sequence[int],
+        copied: Sequence[Rows] | None = None,
+    ):
         main = model.subgraphs[0]
         operator = (main.operators or [])[index]
         self.index = index
@@ -53,7 +61,7 @@ class RowOperator:
         self._windows = windows(self.facts)
         self._needs: dict[Rows, CallNeeds] = {}
         self._needs_of_shape: dict[tuple[int, Axis | None], CallNeeds] = {}
-        single = [self._needed(row) for row in range(self.rows)]
+        single = copied or [self._needed(row) for row in range(self.rows)]
         self._first, self._end = [rows.first for rows in single], [rows.end for rows in single]
         self.macs = multiply_accumulates(model, main, operator)
 
@@ -115,6 +123,12 @@ def row_operators(model: Model, kernels: Kernels) -> list[RowOperator | None]:
 
 def _row_operator(model: Model, graph: Graph, index: int, kernels: Kernels) -> RowOperator | None:
     operator = graph.operators[index]
+    copied = kernels.rows_copied(index)
+    if copied is not None:
+        inputs = enumerate(operator.inputs or ())
+        images = [place for place, tensor in inputs if tensor >= 0 and not graph.is_constant(tensor)]
+        is_plain = not any(graph.tensors[(operator.inputs or ())[place]].is_variable for place in images)
+        return RowOperator(model, index, kernels, images, copied) if is_plain else None
     if graph.code(operator) in PADS or not kernels.takes_rows(index):
         return None
     rule = band_rule(graph, operator, ROWS)

@@ -12,29 +12,54 @@ from tflm.c.kernels import (
     dense,
     depthwise_convolution,
     flat_convolution,
+    permutation,
     pooling,
     quotients,
     recurrence,
     signal,
+    windows_in_place,
 )
-from tflm.c.kernels.part import Part, SmallKernel, element_wise, no_overlap, no_scratch
+from tflm.c.kernels.part import Part, SmallKernel, no_kernels, no_overlap, no_scratch
 
 KERNELS: Mapping[str, SmallKernel] = {
     "CONV_2D": SmallKernel(
-        flat_convolution.bind_conv_2d, flat_convolution.scratch_bytes, flat_convolution.overlap, True
+        flat_convolution.bind_conv_2d,
+        flat_convolution.scratch_bytes,
+        flat_convolution.overlap,
+        True,
+        SmallKernel(windows_in_place.bind_conv_2d, no_scratch, windows_in_place.overlap, False),
     ),
     "DEPTHWISE_CONV_2D": SmallKernel(
         depthwise_convolution.bind, depthwise_convolution.scratch_bytes, depthwise_convolution.overlap, True
     ),
-    "FULLY_CONNECTED": SmallKernel(dense.bind, dense.scratch_bytes, no_overlap, False),
-    **dict.fromkeys(("ADD", "MUL", "SUB"), SmallKernel(arithmetic.bind, no_scratch, element_wise, False)),
+    "FULLY_CONNECTED": SmallKernel(
+        dense.bind,
+        dense.scratch_bytes,
+        no_overlap,
+        False,
+        SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False),
+    ),
+    **dict.fromkeys(("ADD", "MUL", "SUB"), SmallKernel(arithmetic.bind, no_scratch, None, False)),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), SmallKernel(pooling.bind, no_scratch, pooling.overlap, True)),
-    "DIV": SmallKernel(quotients.bind_div, no_scratch, element_wise, False),
-    "RSQRT": SmallKernel(quotients.bind_rsqrt, no_scratch, element_wise, False),
+    "DIV": SmallKernel(quotients.bind_div, no_scratch, None, False),
+    "RSQRT": SmallKernel(quotients.bind_rsqrt, no_scratch, None, False),
     "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
     "SignalRfft": SmallKernel(signal.bind_rfft, no_scratch, no_overlap, False),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": SmallKernel(recurrence.bind_lstm, no_scratch, recurrence.lstm_overlap, False),
+    "TRANSPOSE": SmallKernel(
+        no_kernels,
+        no_scratch,
+        None,
+        False,
+        SmallKernel(permutation.bind_transpose, no_scratch, permutation.overlap, False),
+    ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": SmallKernel(
+        recurrence.bind_lstm,
+        no_scratch,
+        recurrence.lstm_overlap,
+        False,
+        SmallKernel(recurrence.bind_lstm_in_parts, no_scratch, recurrence.overlap_of_parts, False),
+    ),
 }
 """By operator."""
 

@@ -16,6 +16,7 @@ from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_re
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.elementwise import spread_operands
 from tflm.delegates.compiled.fixed_point import parts
 from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.node import KernelContext, Node
@@ -155,17 +156,33 @@ def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Re
     return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
 
 
+def broadcast_to_output(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[Any]]] | None:
+    """What broadcasts inputs, and all operands, flat: inputs have one element or the size of the output."""
+    inputs, y = broadcast_operands(node)
+    if not y.size:
+        return None
+    copies: list[Step] = []
+    operands = [x.reshape(-1) for x in (*inputs, y)]
+    if any(x.size not in (1, y.size) for x in inputs):
+        spread = spread_operands(node, 2)
+        if spread is None:
+            return None
+        copies, operands = spread
+    return copies, dict(zip(("x1", "x2", "y"), operands))
+
+
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """ADD, SUB and MUL."""
-    (x1, x2), y = broadcast_operands(node)
-    op = node.op_data
-    if y.dtype not in (np.int8, np.int16) or any(x.size not in (1, y.size) for x in (x1, x2)):
+    op, found = node.op_data, broadcast_to_output(node)
+    if found is None or not isinstance(op, (Sum, Product)):
+        return None
+    copies, arrays = found
+    x1, x2, y = arrays.values()
+    if y.dtype not in (np.int8, np.int16):
         return None
     steps = {"size": y.size, "step1": int(x1.size == y.size), "step2": int(x2.size == y.size)}
-    arrays = {"x1": x1.reshape(-1), "x2": x2.reshape(-1), "y": y.reshape(-1)}
-    if isinstance(op, Sum):
-        return _bind_sum(node.operator, op, arrays, steps)
-    return _bind_product(op, arrays, steps) if isinstance(op, Product) else None
+    bound = _bind_sum(node.operator, op, arrays, steps) if isinstance(op, Sum) else _bind_product(op, arrays, steps)
+    return None if bound is None else [*copies, *bound]
 
 
 HIGHEST_SHIFT, LEAST_SHIFT = 23, 12

@@ -222,6 +222,17 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     return bind_layer(layer, *windows) if encoded is None else encoded
 
 
+def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """FULLY_CONNECTED of int8 without memory to hold vectors in."""
+    x, weights, bias, y, constant = fully_connected.bound(node)
+    if not constant or x.dtype != np.int8:
+        return None
+    op: fully_connected.OpDataFullyConnected = node.op_data
+    centred = weights.astype(np.int16) - np.int16(op.weights_zero_point)
+    layer = layer_of(centred[np.newaxis, :, np.newaxis, np.newaxis], bias, op, op.input_zero_point)
+    return bind_vectors(layer, x[0], y[0])
+
+
 def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
     """Of four vectors that are multiplied at a time."""
     x, weights = facts.inputs[:2]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import Step
-from tflm.kernels import overlap
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import Windows
 from tflm.kernels.node import KernelContext, Node
@@ -42,14 +41,20 @@ class SmallKernel(NamedTuple):
         scratch_bytes: of memory that a call writes before it reads it: of the facts with the shapes of the call, and
             where its windows lie.
         overlap: for an input of these facts, how many bytes behind the output it may begin where the two share bytes.
-            The range can have a step.
+            The range can have a step. None for kernels that are called once, element by element.
         takes_rows: whether a call can compute some rows alone.
+        lean: other kernels, which take less of that memory and are slower.
     """
 
     bind: Bind
     scratch_bytes: Callable[[OperatorFacts, Windows | None], int]
-    overlap: Callable[[OperatorFacts, Windows | None, int], range]
+    overlap: Callable[[OperatorFacts, Windows | None, int], range] | None
     takes_rows: bool
+    lean: SmallKernel | None = None
+
+
+def no_kernels(context: KernelContext, node: Node, part: Part | None) -> None:
+    """No kernels but those that all processors have."""
 
 
 def no_scratch(facts: OperatorFacts, windows: Windows | None) -> int:
@@ -60,11 +65,6 @@ def no_scratch(facts: OperatorFacts, windows: Windows | None) -> int:
 def no_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
     """No common byte is allowed."""
     return NOWHERE
-
-
-def element_wise(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
-    """Element k of the output is written when all elements up to k of an input as large have been read."""
-    return overlap.element_wise(facts, input)
 
 
 NEVER = np.int64(1) << np.int64(60)

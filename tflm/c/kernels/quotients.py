@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from tflm.c.kernels.arithmetic import broadcast_to_output
 from tflm.c.kernels.part import Part
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int64
-from tflm.delegates.compiled.elementwise import spread_operands
 from tflm.delegates.compiled.fixed_point import (
     LARGEST,
     clamped,
@@ -26,7 +25,6 @@ from tflm.kernels.arithmetic.fixed_point import reciprocal
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import Clamped, Quotient
 from tflm.kernels.reference.unary import RSQRT_SHIFT, Rsqrt
-from tflm.kernels.support.elementwise import broadcast_operands
 
 INVERSE_OF_ZERO = int(reciprocal(0, 31)[0])
 """What the reference multiplies by in place of 1 / 0."""
@@ -107,24 +105,9 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
     return DONE
 
 
-def _operands(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[Any]]] | None:
-    """What broadcasts inputs, and all operands, flat: inputs have one element or the size of the output."""
-    inputs, y = broadcast_operands(node)
-    if not y.size:
-        return None
-    copies: list[Step] = []
-    operands = [x.reshape(-1) for x in (*inputs, y)]
-    if any(x.size not in (1, y.size) for x in inputs):
-        spread = spread_operands(node, 2)
-        if spread is None:
-            return None
-        copies, operands = spread
-    return copies, dict(zip(("x1", "x2", "y"), operands))
-
-
 def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """DIV of int32 and int8."""
-    op, found = node.op_data, _operands(node)
+    op, found = node.op_data, broadcast_to_output(node)
     if found is None:
         return None
     copies, arrays = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -18,15 +19,22 @@ from tflm.delegates.compiled import recurrent
 from tflm.delegates.compiled.casts import as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
+from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.trailing_output import Windows
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.overlap import NOWHERE, OperatorFacts, in_order
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, in_order
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
-from tflm.kernels.reference.unidirectional_sequence_lstm import INT16_MAX, INT16_MIN, OpDataLSTM
+from tflm.kernels.reference.unidirectional_sequence_lstm import (
+    INT16_MAX,
+    INT16_MIN,
+    LstmTensors,
+    OpDataFloatLSTM,
+    OpDataLSTM,
+)
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 
 NARROW_INTEGERS = True
@@ -274,6 +282,88 @@ def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> S
         return None
     with without_tiles():
         return recurrent.bind_lstm(context, node, matrix, bind_step)
+
+
+PARTS = 2
+"""Parts of the units that a step of an LSTM computes one after the other: products are held for one of them."""
+
+
+def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM with the products of part of the units of one batch at a time."""
+    t, units = LstmTensors.of(node), node.eval_output(0).elements.shape[-1]
+    size = -(-units // PARTS)
+    parts = [slice(first, min(first + size, units)) for first in range(0, units, size)]
+    held = [work_array((1, 4 * size), np.float32 if t.x.dtype == np.float32 else np.int16) for _ in range(2)]
+    batches = range(t.y.shape[1])
+    with without_tiles():
+        bound = [[_bind_units(t, node.op_data, batch, of_part, held) for of_part in parts] for batch in batches]
+    places = [(i, batch) for i in range(len(t.y)) for batch in batches]
+    if not node.options(UnidirectionalSequenceLSTMOptions).time_major:
+        places.sort(key=lambda place: place[1])
+    steps: list[Step] = []
+    for i, batch in places:
+        for of_part, of_first in zip(parts, bound[batch]):
+            if of_first is None:
+                return None
+            x, y = (t.x[0, batch], t.x[i, batch]), (t.y[0, batch, of_part], t.y[i, batch, of_part])
+            steps += [step.with_array(*x).with_array(*y) for step in of_first]
+        steps += copy_steps([(t.hidden[batch], t.y[i, batch])]) or []
+    return steps
+
+
+def _bind_units(
+    t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, batch: int, units: slice, held: Sequence[npt.NDArray[Any]]
+) -> list[Step] | None:
+    """The first step of some units of a batch, which sets its output alone.
+
+    Args:
+        held: memory for the products of an input with the weights of all gates, and of the hidden state.
+    """
+    rows = slice(batch, batch + 1)
+    of_units = replace(
+        t,
+        hidden=t.hidden[rows],
+        cell=t.cell[rows, units],
+        input_weights=[each[units] for each in t.input_weights],
+        recurrent_weights=[each[units] for each in t.recurrent_weights],
+        biases=[each[units] for each in t.biases],
+    )
+    if isinstance(op, OpDataLSTM):
+        op = replace(
+            op,
+            input_multiplier=_of_units(op.input_multiplier, t.y.shape[2], units),
+            recurrent_multiplier=_of_units(op.recurrent_multiplier, t.y.shape[2], units),
+        )
+    gates = [each[:, : 4 * (units.stop - units.start)] for each in held]
+    products = recurrent.gate_products(matrix, of_units, op, t.x[0, rows], *gates)
+    if products is None:
+        return None
+    arrays = dict(zip(("from_input", "from_hidden"), gates))
+    arrays |= {"hidden": t.y[0, rows, units], "cell": of_units.cell}
+    step = bind_step(op, arrays) if isinstance(op, OpDataLSTM) and t.x.dtype == np.int8 else None
+    return [
+        *products[0],
+        *products[1],
+        step or recurrent.bind_step_of(replace(of_units, hidden=arrays["hidden"]), op, arrays),
+    ]
+
+
+def _of_units(multiplier: QuantizedMultiplier, units: int, part: slice) -> QuantizedMultiplier:
+    """The multipliers of some units of each gate."""
+    significand, shift = (
+        each.reshape(4, units)[:, part].reshape(-1) for each in (multiplier.significand, multiplier.shift)
+    )
+    return type(multiplier)(significand, shift)
+
+
+def overlap_of_parts(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
+    """Each row of the output is written before the same row of the input is read for the last time."""
+    x, y = facts.inputs[0], facts.outputs[0]
+    if input or x is None:
+        return NOWHERE
+    rows = x.dims[0] * x.dims[1]
+    read, written = x.dims[2] * x.itemsize, y.bytes // rows
+    return range(max(written, rows * written - (rows - 1) * read), FAR)
 
 
 def lstm_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:

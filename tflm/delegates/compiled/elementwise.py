@@ -338,9 +338,16 @@ def spread_operands(node: Node, count: int) -> tuple[list[Step], list[npt.NDArra
     None where there are no kernels for it.
     """
     inputs, y = broadcast_operands(node, count)
-    spread = [_spread(x, y, node.eval_input(i).is_constant) for i, x in enumerate(inputs)]
-    copies = copy_steps([copy for _, copies in spread for copy in copies])
-    return None if copies is None else (copies, [*(x for x, _ in spread), y.reshape(-1)])
+    spread, copies = list[npt.NDArray[Any]](), list[Copy]()
+    # The first input that is spread can be so in the output, which is then computed in place.
+    is_free = not any(np.may_share_memory(x, y) for x in inputs)
+    for i, x in enumerate(inputs):
+        full, copied = _spread(x, y, node.eval_input(i).is_constant, is_free)
+        is_free = is_free and not copied
+        spread.append(full)
+        copies += copied
+    steps = copy_steps(copies)
+    return None if steps is None else (steps, [*spread, y.reshape(-1)])
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
@@ -354,10 +361,15 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     return [*copies, step(node, *operands)]
 
 
-def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tuple[npt.NDArray[Any], list[Copy]]:
+def _spread(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool, is_free: bool
+) -> tuple[npt.NDArray[Any], list[Copy]]:
     """An input as a flat array of as many elements as the output has, and the copy that fills it in each run, if any.
 
     An input of that size needs none, unless it shares bytes with the output without being in its place.
+
+    Args:
+        is_free: whether the array can be the output's, where elements have the same size.
     """
     in_place = x.dtype == y.dtype and x.ctypes.data == y.ctypes.data
     if x.size == y.size and (in_place or not np.may_share_memory(x, y)):
@@ -365,7 +377,7 @@ def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tupl
     view = np.broadcast_to(x, y.shape)
     if is_constant:
         return view.copy().reshape(-1), []
-    full = work_array(y.shape, x.dtype)
+    full = y.view(x.dtype) if is_free and x.itemsize == y.itemsize else work_array(y.shape, x.dtype)
     return full.reshape(-1), [(full, view)]
 
 

@@ -222,10 +222,7 @@ def bind_lstm(
     sizes = (held, t.y.shape[1]), t.y.shape[1:2]
     gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in sizes)
     inputs = rows.reshape(-1, rows.shape[2])
-    if t.constant:
-        products = _gate_products(find or quantized_matrix, t, op, inputs, gates, from_hidden)
-    else:
-        products = _products_by_gate(t, op, inputs, gates, from_hidden)
+    products = gate_products(find or quantized_matrix, t, op, inputs, gates, from_hidden)
     if products is None:
         return None
     arrays = {"from_hidden": from_hidden, "hidden": t.hidden, "cell": t.cell}
@@ -241,18 +238,19 @@ def bind_lstm(
             steps += of_input if is_copied else [step.with_array(rows, t.x[i]) for step in of_input]
         arrays["from_input"] = gates[i % held]
         step = None if bind_step is None else bind_step(op, arrays)
-        steps += [*of_hidden, step or _bind_step(t, op, arrays), *copy_hidden]
+        steps += [*of_hidden, step or bind_step_of(t, op, arrays), *copy_hidden]
     return steps
 
 
-def _bind_step(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+def bind_step_of(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+    """One step, of the arrays that `bind_lstm` names."""
     sizes = dict(zip(("batches", "units"), t.hidden.shape))
     if isinstance(op, OpDataLSTM):
         return lstm_step_integers.step(**arrays, **sizes, **_quantized_constants(t, op))
     return lstm_step_float32.step(**arrays, **sizes, **_float_constants(op))
 
 
-def _gate_products(
+def gate_products(
     find: Matrix,
     t: LstmTensors,
     op: OpDataLSTM | OpDataFloatLSTM,
@@ -263,6 +261,8 @@ def _gate_products(
     """The steps that compute all gates from the input, and one step's gates from the hidden state; None if not
     exact.
     """
+    if not t.constant:
+        return _products_by_gate(t, op, rows, gates, from_hidden)
     bias = np.concatenate(t.biases)
     if isinstance(op, OpDataFloatLSTM):
         of_input, of_hidden = np.concatenate(t.input_weights), np.concatenate(t.recurrent_weights)

@@ -1,0 +1,86 @@
+"""Models as C never take more RAM than TFLM's head on a Cortex-M, and what stays from invoke to invoke."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checked_program import CheckedProgram
+from image_graphs import Images
+from test_real_models import NAMES
+
+import tflm
+from tflm.c.binding import bind_model
+from tflm.c.row_binding import bind_small
+from tflm.c.source import written
+from tflm.c.state_and_scratch import StateAndScratch
+from tflm.errors import ArgumentError
+from tflm.schema import BuiltinOperator, Padding, TensorType, TransposeOptions
+from tflm.targets import CORTEX_M, align_up
+
+
+def interpreter_bytes(model: tflm.Model) -> int:
+    """Bytes that TFLM takes for tensors, scratch buffers, variables and state."""
+    head = tflm.measure_arena(model, tflm.AllOpsResolver(), target=CORTEX_M).head_bytes
+    persistent = StateAndScratch(bind_model(model, bind_small), written).persistent.values()
+    return align_up(head + sum(align_up(each.initial.nbytes, 4) for each in persistent), 16)
+
+
+SLOW = {"kws_ref_model", "okay_nabu_v2", "person_detect", "pretrainedResnet", "pretrainedResnet_quant", "vww_96_int8"}
+"""Models that are planned for more than half a second; other tests compile them."""
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - SLOW))
+def test_real_models_take_at_most_what_tflm_takes(corpus: Path, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
+def planes() -> tflm.Model:
+    """A network whose input has one plane for each channel, with padding before a convolution."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 24, 24, 3))
+    main, x = images.main, images.last
+    (main.table.tensors or [])[x].shape = (1, 3, 24, 24)
+    order = main.constant("order", np.array([0, 2, 3, 1], np.int32))
+    image = main.tensor("image", (1, 24, 24, 3), TensorType.INT8, tflm.quantized(0.05, -3))
+    main.operator(BuiltinOperator.TRANSPOSE, [x, order], [image], TransposeOptions())
+    images.shapes[image] = (1, 24, 24, 3)
+    padded = images.pad(image, (0, 1), (0, 1))
+    y = images.convolution(images.convolution(padded, 4, strides=(2, 2), padding=Padding.VALID))
+    main.output(images.convolution(images.beside(y, y), 4, strides=(2, 2)))
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@pytest.mark.parametrize(("optimize", "most"), [("ram", 1.6), (None, 1.7), ("speed", 9)])
+def test_planes_are_transposed_in_little_more_ram_than_they_take(
+    tmp_path: Path, optimize: str | None, most: float
+) -> None:
+    model = planes()
+    compiled = tflm.compile_model(model, optimize=optimize)
+    assert compiled.ram_bytes <= most * 3 * 24 * 24
+    x = np.random.default_rng(1).integers(-128, 128, (1, 3, 24, 24)).astype(np.int8)
+    (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = x
+    interpreter.invoke()
+    assert found is not None
+    np.testing.assert_array_equal(found[0], interpreter.output(0).data)
+
+
+@pytest.mark.parametrize("options", [{"optimize": "size"}, {"optimize": "ram", "ram": 1000}])
+def test_optimizations_that_leave_no_choice_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="optimization"):
+        tflm.compile_model(planes(), **options)
+
+
+def test_both_ends_are_told_beside_the_program() -> None:
+    compiled = tflm.compile_model(planes())
+    sizes = compiled.optimized()
+    assert sizes["ram"].ram_bytes <= compiled.ram_bytes <= sizes["speed"].ram_bytes
+    assert sizes["ram"].ram_bytes == tflm.compile_model(planes(), optimize="ram").ram_bytes

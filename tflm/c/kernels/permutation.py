@@ -1,0 +1,69 @@
+"""TRANSPOSE in place: each element moves to where it belongs, along the cycles of the permutation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tflm.c.kernels.part import Part
+from tflm.compiler.language import DONE, Elements, Int32s, Step, UInt8s, kernel
+from tflm.compiler.processor import without_tiles
+from tflm.delegates.compiled.movement import copy_steps, fixed_copies
+from tflm.delegates.compiled.work_arrays import work_array
+from tflm.kernels.layers.trailing_output import Windows
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+
+RANK = 5
+
+
+@kernel
+def permute(y: Elements, moved: UInt8s, dimensions: Int32s, count: int) -> int:
+    """Bring elements into another order.
+
+    Args:
+        moved: a bit for each element.
+        dimensions: for each of the new order, from the last on, its size and the step in the old order.
+    """
+    for k in range((count + 7) >> 3):
+        moved[k] = 0
+    for start in range(count):
+        if (moved[start >> 3] >> (start & 7)) & 1 == 0:
+            first = y[start]
+            at = start
+            source = -1
+            while source != start:
+                rest = at
+                source = 0
+                for k in range(RANK):
+                    quotient = rest // dimensions[2 * k]
+                    source += (rest - quotient * dimensions[2 * k]) * dimensions[2 * k + 1]
+                    rest = quotient
+                moved[at >> 3] = moved[at >> 3] | (1 << (at & 7))
+                if source == start:
+                    y[at] = first
+                else:
+                    y[at] = y[source]
+                    at = source
+    return DONE
+
+
+def bind_transpose(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """TRANSPOSE: a copy, which is none where the output lies over the input, and then a permutation."""
+    ((y, x),) = fixed_copies(node) or ()
+    if x.size < 2 or x.ndim > RANK:
+        return None
+    shape = node.eval_input(0).elements.shape
+    with without_tiles():
+        copied = copy_steps([(y.reshape(shape), node.eval_input(0).elements)])
+    sizes = [*x.shape[::-1], *[1] * (RANK - x.ndim)]
+    steps = [*(step // x.itemsize for step in x.strides[::-1]), *[0] * (RANK - x.ndim)]
+    dimensions = np.array([*zip(sizes, steps)], np.int32).reshape(-1)
+    moved = work_array(-(-x.size // 8), np.uint8)
+    return [*(copied or []), permute.step(y=y.reshape(-1), moved=moved, dimensions=dimensions, count=x.size)]
+
+
+def overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
+    """The input is copied as a whole first."""
+    return NOWHERE if input else range(-FAR, FAR)

@@ -1,0 +1,92 @@
+"""Operators that only copy elements, some rows of the output at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.binding import BoundModel, BoundOperator
+from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.movement import fixed_copies
+from tflm.kernels.support.views import Copy
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schedule.rows import Rows
+
+ROWS = 1
+"""The dimension of a tensor that its rows count along."""
+
+BY_ROWS = frozenset({"CONCATENATION", "PAD", "PADV2", "TRANSPOSE"}) & {*FAMILIES["movement"]}
+"""Operators whose rows are copied by themselves."""
+
+Array = npt.NDArray[Any]
+
+
+def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> list[Copy] | None:
+    """The copies that make some rows of an operator's output; None if rows cannot be told apart."""
+    y = bound.tensors(operator.subgraph)[operator.node.outputs[0]].elements
+    found = []
+    for target, source in fixed_copies(operator.node) or ():
+        if target.ndim != y.ndim or target.strides != y.strides:
+            return None
+        begin = (target.ctypes.data - y.ctypes.data) // y.strides[ROWS] % y.shape[ROWS] if target.size else 0
+        part = slice(max(rows.first - begin, 0), max(rows.end - begin, 0))
+        of_rows = target[:, part], np.broadcast_to(source, target.shape)[:, part]
+        found += [of_rows] if of_rows[0].size else []
+    return found
+
+
+def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
+    """The rows of its inputs that each row of an operator's output is copied from; None where they are not alike."""
+    tensors, node = bound.tensors(operator.subgraph), operator.node
+    images = [tensors[i] for i in node.inputs if i >= 0 and not tensors[i].is_constant]
+    y = tensors[node.outputs[0]]
+    if node.operator not in BY_ROWS or len({*node.inputs}) < len(node.inputs):
+        return None
+    if any(len(each.dims) != 4 or each.dims[0] != 1 or 0 in each.dims for each in (*images, y)):
+        return None
+    found: list[Rows] = []
+    for row in range(y.dims[ROWS]):
+        copies = copies_of_rows(bound, operator, Rows(row, row + 1))
+        if copies is None:
+            return None
+        read = [[of for _, source in copies for of in [_rows_of(source, image)] if of] for image in images]
+        hulls = {Rows(min(of)[0], max(each.end for each in of)) for of in read if of}
+        if len(hulls) > 1 or (hulls and not all(read)):
+            return None
+        # A row of padding is made with the row that was read last.
+        found += hulls or found[-1:] or [Rows(0, 1)]
+    first = [rows.first for rows in found]
+    return (
+        found if first == sorted(first) and [rows.end for rows in found] == sorted(rows.end for rows in found) else None
+    )
+
+
+def _rows_of(source: Array, image: TfLiteEvalTensor) -> Rows | None:
+    """The rows of an image that a view of it covers; None for a view of something else."""
+    x = image.elements
+    if not np.may_share_memory(source, x):
+        return None
+    low, high = np.lib.array_utils.byte_bounds(source)
+    row = x.nbytes // x.shape[ROWS]
+    return Rows((low - x.ctypes.data) // row, -(-(high - x.ctypes.data) // row))
+
+
+def moved_copies(copies: Sequence[Copy], moves: Sequence[tuple[Array, Array, int]]) -> list[Copy]:
+    """Copies between other memory.
+
+    Args:
+        copies: views of tensors.
+        moves: tensors, each with an array of some rows of it, and the first of these.
+    """
+
+    def moved(view: Array) -> Array:
+        for whole, part, first in moves:
+            if np.may_share_memory(view, whole):
+                offset = view.ctypes.data - whole.ctypes.data - first * (whole.nbytes // whole.shape[ROWS])
+                return np.ndarray(view.shape, view.dtype, part, offset, view.strides)
+        return view
+
+    return [(moved(target), moved(source)) for target, source in copies]
