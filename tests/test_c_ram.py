@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checked_program import CheckedProgram
-from image_graphs import Images
+from image_graphs import Images, shrinking_network
 from test_real_models import NAMES
 
 import tflm
@@ -84,3 +84,11 @@ def test_both_ends_are_told_beside_the_program() -> None:
     sizes = compiled.optimized()
     assert sizes["ram"].ram_bytes <= compiled.ram_bytes <= sizes["speed"].ram_bytes
     assert sizes["ram"].ram_bytes == tflm.compile_model(planes(), optimize="ram").ram_bytes
+
+
+def test_lines_are_short_and_each_operator_is_named() -> None:
+    model = shrinking_network(16)
+    files = tflm.compile_model(model, "net").files
+    assert max(len(line) for text in files.values() for line in text.splitlines()) <= 120
+    for index, operator in enumerate(model.subgraphs[0].operators or ()):
+        assert f"/* {index} {model.operator_name(operator)}: " in files["net.c"]

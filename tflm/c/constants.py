@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -84,6 +85,27 @@ def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
         line += f" {word}," if line else f"{word},"
     if line:
         yield indent + line
+
+
+BREAKS = re.compile(r", | && | \|\| | \+ ")
+"""Where a line of C can be broken: behind these."""
+
+
+def short_lines(text: str) -> str:
+    """C whose lines of code are broken where they have more than `LINE_LENGTH` characters."""
+    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
+
+
+def _pieces(line: str) -> Iterator[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 8)
+    is_code = not line.lstrip().startswith("#") and not any(mark in line for mark in ('"', "/*", "*/", "\\"))
+    while is_code and len(line) > LINE_LENGTH:
+        places = [found.end() for found in BREAKS.finditer(line, len(indent)) if found.end() <= LINE_LENGTH]
+        if not places:
+            break
+        yield line[: places[-1]].rstrip()
+        line = indent + line[places[-1] :]
+    yield line
 
 
 def wrapped(first: str, words: Sequence[str], last: str) -> Iterator[str]:

@@ -12,7 +12,16 @@ import numpy as np
 
 from tflm.c import source
 from tflm.c.binding import BoundOperator
-from tflm.c.constants import C_TYPES, LINE_LENGTH, c_type, float_literal, integer_literal, table_definition, wrapped
+from tflm.c.constants import (
+    C_TYPES,
+    LINE_LENGTH,
+    c_type,
+    float_literal,
+    integer_literal,
+    short_lines,
+    table_definition,
+    wrapped,
+)
 from tflm.c.control_flow import If, SubgraphCall, While
 from tflm.c.expressions import MATH as MATH_FUNCTIONS
 from tflm.c.expressions import MATH_OF_TWO
@@ -137,7 +146,7 @@ def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str,
         tables="",
         functions="",
     )
-    return {f"{name}.h": header, f"{name}.c": body}
+    return {f"{name}.h": short_lines(header), f"{name}.c": short_lines(body)}
 
 
 class CFile(NamedTuple):
@@ -181,7 +190,7 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
         tables=tables,
         functions=functions,
     )
-    return CFile(text, writer.steps)
+    return CFile(short_lines(text), writer.steps)
 
 
 def includes_of(code: str, own: str | None = None) -> str:
@@ -454,9 +463,17 @@ class _Writer:
         )
 
     def _stage_comment(self, codes: Sequence[Code]) -> Iterator[str]:
-        indices = sorted({self._index(code.operator) for code in codes if isinstance(code, OperatorCode)})
-        title = "row by row" if len(indices) == 1 else "which take turns, some rows at a time"
-        yield f"{INDENT}/* operators {', '.join(map(str, indices))}, {title} */"
+        operators = {code.operator.index: code.operator for code in codes if isinstance(code, OperatorCode)}
+        yield f"{INDENT}/* {'row by row' if len(operators) == 1 else 'in turns, some rows at a time'}: */"
+        yield from (self._title(operators[index]) for index in sorted(operators))
+
+    def _title(self, operator: BoundOperator) -> str:
+        """A comment with what an operator is, and its outputs with their shapes."""
+        tensors = self._program.bound.tensors(operator.subgraph)
+        outputs = [tensors[i] for i in operator.node.outputs]
+        made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
+        title = f"{self._index(operator)} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
+        return f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
 
     def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
         """The calls of some rows of an operator, or of rows that move."""
@@ -511,12 +528,7 @@ class _Writer:
         return operator.index - (self._program.bound.feed is not None and not operator.subgraph)
 
     def _operator(self, code: OperatorCode) -> Iterator[str]:
-        operator = code.operator
-        tensors = self._program.bound.tensors(operator.subgraph)
-        outputs = [tensors[i] for i in operator.node.outputs]
-        made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
-        title = f"{self._index(operator)} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
-        yield f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
+        yield self._title(code.operator)
         for statement in code.statements:
             yield from self._statement(statement, code, INDENT)
 
