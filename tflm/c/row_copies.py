@@ -41,10 +41,10 @@ def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> li
 def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
     """The rows of its inputs that each row of an operator's output is copied from; None where they are not alike."""
     tensors, node = bound.tensors(operator.subgraph), operator.node
-    images = [tensors[i] for i in node.inputs if i >= 0 and not tensors[i].is_constant]
-    y = tensors[node.outputs[0]]
     if node.operator not in BY_ROWS or len({*node.inputs}) < len(node.inputs):
         return None
+    images = [tensors[i] for i in node.inputs if i >= 0 and not tensors[i].is_constant]
+    y = tensors[node.outputs[0]]
     if any(len(each.dims) != 4 or each.dims[0] != 1 or 0 in each.dims for each in (*images, y)):
         return None
     found: list[Rows] = []
