@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 import tflm
 from tflm.arena_page import BLOCK_KINDS
 from tflm.cli.output import table_lines
-from tflm.report import Column, Table, shortened, with_thousands
+from tflm.report import Column, Figure, Table, shortened, with_thousands
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -183,3 +183,27 @@ def test_a_plot_cuts_nothing_off_and_has_the_colours_of_the_page(tmp_path: Path)
         shown = {tuple(pixel) for pixel in pixels.reshape(-1, 3).tolist()}
         for kind in ("input", "output", "product"):
             assert tuple(bytes.fromhex(BLOCK_KINDS[kind].colour[1:])) in shown
+
+
+def test_a_table_of_records_has_a_column_for_each_figure() -> None:
+    class Record(NamedTuple):
+        name: str
+        bytes: int | None
+        share: float
+
+    table = Table.of(
+        "sizes",
+        [Record("a", 1234, 0.5), Record("b", None, 0.25)],
+        Figure("model", Column.NAME, "name"),
+        None,
+        Figure("size", Column.NUMBER, "bytes"),
+        Figure("of it", Column.NUMBER, "share", ".1%"),
+        Figure("half", Column.NUMBER, lambda record: record.bytes // 2 if record.bytes else None),
+    )
+    assert list(table.columns.items()) == [
+        ("model", Column.NAME),
+        ("size", Column.NUMBER),
+        ("of it", Column.NUMBER),
+        ("half", Column.NUMBER),
+    ]
+    assert table.rows == [["a", "1,234", "50.0%", "617"], ["b", "", "25.0%", ""]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 AnyFloat = Annotated[float, "NaN and infinities, too"]
@@ -60,6 +60,28 @@ def shortened(name: str, width: int) -> str:
     return name[: kept // 2] + ELLIPSIS + name[len(name) - (kept - kept // 2) :]
 
 
+class Figure(NamedTuple):
+    """A figure of each record of a list, which is a column of its table.
+
+    Attributes:
+        label: the heading.
+        column: the kind of the column.
+        value: the attribute of a record, which is also its key in `--json`, or a function of a record; nothing is shown
+            for None.
+        form: how a value is formatted, such as ".1%".
+    """
+
+    label: str
+    column: Column
+    value: str | Callable[[Any], Any]
+    form: str = ""
+
+    def cell(self, record: Any) -> Any:
+        """The cell of a record."""
+        value = self.value(record) if callable(self.value) else getattr(record, self.value)
+        return "" if value is None else format(value, self.form) if self.form else value
+
+
 class Table:
     """A table of text.
 
@@ -73,6 +95,13 @@ class Table:
         self.title = printable(title)
         self.columns = {printable(heading): column for heading, column in columns.items()}
         self.rows = [[_cell(cell) for cell in row] for row in rows]
+
+    @classmethod
+    def of(cls, title: str, records: Iterable[Any], *figures: Figure | None) -> Table:
+        """A table with a row for each record and a column for each figure; None stands for no column."""
+        shown = [figure for figure in figures if figure is not None]
+        columns = {figure.label: figure.column for figure in shown}
+        return cls(title, columns, ([figure.cell(record) for figure in shown] for record in records))
 
     def html(self) -> str:
         """The table as HTML, nothing shortened."""

@@ -11,7 +11,7 @@ from tflm.application.device_findings import ArenaFinding, Timed
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.device_log import DeviceLog, Invokes
 from tflm.firmware.release_search import contained_in
-from tflm.report import NAME, NUMBER, TEXT, Report, Table
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 from tflm.runtime.operator_facts import multiply_accumulates
 
 
@@ -100,27 +100,21 @@ def reports(
         yield Report(failure.line, [], [], [failure.advice])
 
 
+def _ticks_per_mac(row: Timed) -> float | None:
+    return row.ticks / row.multiply_accumulates if row.multiply_accumulates else None
+
+
 def _time_report(invokes: Invokes, rows: list[Timed], mhz: float | None) -> Report:
-    columns = {
-        "#": NUMBER,
-        "operator": NAME,
-        "ticks": NUMBER,
-        **({"us": NUMBER} if mhz else {}),
-        "share": NUMBER,
-        "MACs": NUMBER,
-        "ticks/MAC": NUMBER,
-    }
-    cells = (
-        (
-            f"{row.subgraph_index}:{row.operator_index}" if row.subgraph_index else str(row.operator_index),
-            row.operator,
-            f"{row.ticks:,.0f}",
-            *([f"{row.ticks / mhz:,.1f}"] if mhz else []),
-            f"{row.share:.1%}" if row.subgraph_index == 0 else "",
-            row.multiply_accumulates or "",
-            f"{row.ticks / row.multiply_accumulates:.3g}" if row.multiply_accumulates else "",
-        )
-        for row in rows
+    table = Table.of(
+        "",
+        rows,
+        Figure("#", NUMBER, lambda row: f"{row.subgraph_index}:{row.operator_index}".removeprefix("0:")),
+        Figure("operator", NAME, "operator"),
+        Figure("ticks", NUMBER, "ticks", ",.0f"),
+        Figure("us", NUMBER, lambda row: row.ticks / mhz, ",.1f") if mhz else None,
+        Figure("share", NUMBER, lambda row: row.share if row.subgraph_index == 0 else None, ".1%"),
+        Figure("MACs", NUMBER, lambda row: row.multiply_accumulates or None),
+        Figure("ticks/MAC", NUMBER, _ticks_per_mac, ".3g"),
     )
     total = sum(row.ticks for row in rows if row.subgraph_index == 0)
     facts = [("invokes", str(invokes.count)), ("ticks per invoke", f"{total:,.0f}")]
@@ -132,16 +126,20 @@ def _time_report(invokes: Invokes, rows: list[Timed], mhz: float | None) -> Repo
         notes.append(
             f"{len(invokes.others)} events with {ticks:,} ticks do not belong to a complete invoke of this model"
         )
-    return Report("times on the device, medians", facts, [Table("", columns, cells)] if rows else [], notes)
+    return Report("times on the device, medians", facts, [table] if rows else [], notes)
 
 
 def _arena_report(arena: ArenaFinding) -> Report:
-    columns = {"bytes": TEXT, "device": NUMBER, "here": NUMBER, "difference": NUMBER}
-    cells = (
-        (row.part, row.device_bytes, row.here_bytes, _signed(row.device_bytes - row.here_bytes)) for row in arena.rows
+    table = Table.of(
+        "",
+        arena.rows,
+        Figure("bytes", TEXT, "part"),
+        Figure("device", NUMBER, "device_bytes"),
+        Figure("here", NUMBER, "here_bytes"),
+        Figure("difference", NUMBER, lambda row: _signed(row.device_bytes - row.here_bytes)),
     )
     title = f"arena on the device, compared with {arena.build.target.name} with {arena.build.kernels.name} kernels"
-    return Report(title, [], [Table("", columns, cells)], list(_arena_notes(arena)))
+    return Report(title, [], [table], list(_arena_notes(arena)))
 
 
 def _signed(size: int) -> str:

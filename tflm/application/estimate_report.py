@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 
-from tflm.firmware.instructions import ENOUGH, Estimate
-from tflm.report import NAME, NUMBER, Report, Table
+from tflm.firmware.instructions import ENOUGH, Estimate, OperatorEstimate
+from tflm.report import NAME, NUMBER, Figure, Report, Table
 
 
 def estimate_report(name: str, found: Estimate) -> Report:
@@ -60,23 +60,16 @@ def _left_out(found: Estimate) -> list[str]:
 
 
 def _operator_table(found: Estimate) -> Table:
-    columns = {
-        "#": NUMBER,
-        "operator": NAME,
-        "instructions": NUMBER,
-        "table cycles": NUMBER,
-        "share": NUMBER,
-        "MACs": NUMBER,
-    }
-    rows = (
-        (
-            op.operator_index,
-            op.operator,
-            "" if op.instructions is None else op.instructions,
-            "" if op.cycles is None else op.cycles,
-            "" if op.cycles is None or not found.cycles else f"{op.cycles / found.cycles:.1%}",
-            op.multiply_accumulates or "",
-        )
-        for op in found.operators
+    def share(operator: OperatorEstimate) -> float | None:
+        return operator.cycles / found.cycles if operator.cycles is not None and found.cycles else None
+
+    return Table.of(
+        "",
+        found.operators,
+        Figure("#", NUMBER, "operator_index"),
+        Figure("operator", NAME, "operator"),
+        Figure("instructions", NUMBER, "instructions"),
+        Figure("table cycles", NUMBER, "cycles"),
+        Figure("share", NUMBER, share, ".1%"),
+        Figure("MACs", NUMBER, lambda op: op.multiply_accumulates or None),
     )
-    return Table("", columns, rows)

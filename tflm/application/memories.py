@@ -14,7 +14,7 @@ from tflm.boards import Bank, Board
 from tflm.firmware.board_fit import BoardFit, Split
 from tflm.planning import MemoriesPlan
 from tflm.planning.improved_model import ImprovedModel
-from tflm.report import NUMBER, TEXT, Table
+from tflm.report import NUMBER, TEXT, Figure, Table
 from tflm.runtime.traffic import traffic
 
 
@@ -179,13 +179,16 @@ def _uses(
 
 def memories_table(uses: Sequence[MemoryUse]) -> Table:
     """Return a table of memory use, free memory and the traffic of an inference."""
-    columns = {"part": TEXT, "memory": TEXT, "bytes": NUMBER, "left": TEXT}
-    columns |= {"read per invoke": NUMBER, "written per invoke": NUMBER}
-    rows = [
-        (use.part, use.memory or "does not fit", use.needed_bytes, _left(use), use.read_bytes, use.written_bytes)
-        for use in uses
-    ]
-    return Table("Memory use; traffic counts every operator's tensors once", columns, rows)
+    return Table.of(
+        "Memory use; traffic counts every operator's tensors once",
+        uses,
+        Figure("part", TEXT, "part"),
+        Figure("memory", TEXT, lambda use: use.memory or "does not fit"),
+        Figure("bytes", NUMBER, "needed_bytes"),
+        Figure("left", TEXT, _left),
+        Figure("read per invoke", NUMBER, "read_bytes"),
+        Figure("written per invoke", NUMBER, "written_bytes"),
+    )
 
 
 def _left(use: MemoryUse) -> str:

@@ -10,7 +10,7 @@ from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.firmware.board_report import finding_figures
 from tflm.quantization import QuantizedModel
-from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
 
 REJECTED = "rejected by the kernel library"
 
@@ -100,21 +100,23 @@ def _float_table(found: QuantizedModel) -> Table:
 
 
 def _worst_table(found: QuantizedModel) -> Table:
-    columns = {"operator": TEXT, "tensor": NAME, "signal to noise": NUMBER, "lost": NUMBER}
-    rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in found.worst()]
-    return Table("Operators that lose most", columns, rows)
+    return Table.of(
+        "Operators that lose most",
+        found.worst(),
+        Figure("operator", TEXT, "operator"),
+        Figure("tensor", NAME, "tensor"),
+        Figure("signal to noise", NUMBER, lambda loss: f"{loss.decibels:.1f} dB"),
+        Figure("lost", NUMBER, lambda loss: f"{loss.lost:.1f} dB"),
+    )
 
 
 def _alternatives_table(found: QuantizedModel) -> Table:
-    columns = {"activations": TEXT, "accuracy": NUMBER, "arena": NUMBER, "file": NUMBER, "rejected because": TEXT}
-    rows = [
-        (
-            each.name,
-            "" if each.accuracy is None else f"{each.accuracy:.2%}",
-            "" if each.minimum_arena_bytes is None else f"{each.minimum_arena_bytes:,}",
-            "" if each.file_bytes is None else f"{each.file_bytes:,}",
-            each.reason,
-        )
-        for each in found.alternatives
-    ]
-    return Table("Effect of int16 activations", columns, rows)
+    return Table.of(
+        "Effect of int16 activations",
+        found.alternatives,
+        Figure("activations", TEXT, "name"),
+        Figure("accuracy", NUMBER, "accuracy", ".2%"),
+        Figure("arena", NUMBER, "minimum_arena_bytes"),
+        Figure("file", NUMBER, "file_bytes"),
+        Figure("rejected because", TEXT, "reason"),
+    )

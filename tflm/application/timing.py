@@ -14,7 +14,7 @@ from tflm.application.progress import Progress, silent
 from tflm.application.running import delegates_from, random_inputs, set_inputs
 from tflm.delegates import Delegate, default_delegates
 from tflm.evaluation.runner import inputs_of
-from tflm.report import NAME, NUMBER, Report, Table
+from tflm.report import NAME, NUMBER, Figure, Report, Table
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.operator_facts import multiply_accumulates
 
@@ -142,25 +142,17 @@ def timing_report(whole: float, runs: int, operators: list[OperatorTime]) -> Rep
 
 
 def _operator_table(operators: list[OperatorTime]) -> Table:
-    columns = {
-        "#": NUMBER,
-        "operator": NAME,
-        "runs": NUMBER,
-        "us": NUMBER,
-        "share": NUMBER,
-        "MACs": NUMBER,
-        "MACs/us": NUMBER,
-    }
-    rows = (
-        (
-            f"{op.subgraph_index}:{op.index}" if op.subgraph_index else str(op.index),
-            op.operator,
-            f"{op.runs:.3g}" if op.runs else "once",
-            f"{op.microseconds:,.1f}",
-            f"{op.share:.1%}" if op.runs else "",
-            op.multiply_accumulates or "",
-            f"{op.multiply_accumulates / op.microseconds:,.0f}" if op.multiply_accumulates and op.microseconds else "",
-        )
-        for op in operators
+    def speed(op: OperatorTime) -> float | None:
+        return op.multiply_accumulates / op.microseconds if op.multiply_accumulates and op.microseconds else None
+
+    return Table.of(
+        "",
+        operators,
+        Figure("#", NUMBER, lambda op: f"{op.subgraph_index}:{op.index}".removeprefix("0:")),
+        Figure("operator", NAME, "operator"),
+        Figure("runs", NUMBER, lambda op: f"{op.runs:.3g}" if op.runs else "once"),
+        Figure("us", NUMBER, "microseconds", ",.1f"),
+        Figure("share", NUMBER, lambda op: op.share if op.runs else None, ".1%"),
+        Figure("MACs", NUMBER, lambda op: op.multiply_accumulates or None),
+        Figure("MACs/us", NUMBER, speed, ",.0f"),
     )
-    return Table("", columns, rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tflm.application.wake_word_manifest import Manifest
 from tflm.firmware.wake_word import Need, size_for_all
-from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
 
 
 def figures(model: Path, target: str, needs: list[Need]) -> dict[str, Any]:
@@ -72,24 +72,20 @@ def _findings(need: Need) -> list[str]:
     return list(dict.fromkeys(f"{finding.operator} {finding.effect.value}" for finding in need.findings))
 
 
+def _esphome_versions(need: Need) -> str:
+    return f"{need.first_esphome} to {need.last_esphome}" if need.last_esphome else f"{need.first_esphome} on"
+
+
 def report(title: str, target: str, needs: list[Need]) -> Report:
     """Report a row for each group of releases."""
-    columns = {
-        "ESPHome": TEXT,
-        "esp-tflite-micro": TEXT,
-        "ESP-NN": TEXT,
-        "tensor_arena_size": NUMBER,
-        "known issues": TEXT,
-    }
-    rows = (
-        (
-            f"{need.first_esphome} to {need.last_esphome}" if need.last_esphome else f"{need.first_esphome} on",
-            need.component,
-            _versions(need),
-            "refused" if need.tensor_arena_size is None else need.tensor_arena_size,
-            ", ".join(_findings(need)),
-        )
-        for need in needs
+    table = Table.of(
+        "",
+        needs,
+        Figure("ESPHome", TEXT, _esphome_versions),
+        Figure("esp-tflite-micro", TEXT, "component"),
+        Figure("ESP-NN", TEXT, _versions),
+        Figure("tensor_arena_size", NUMBER, lambda need: need.tensor_arena_size or "refused"),
+        Figure("known issues", TEXT, lambda need: ", ".join(_findings(need))),
     )
     size = size_for_all(needs)
     notes = [
@@ -101,7 +97,7 @@ def report(title: str, target: str, needs: list[Need]) -> Report:
     facts = [
         ("works in all of these releases", "nothing" if size is None else f"tensor_arena_size {with_thousands(size)}")
     ]
-    return Report(f"{title} in ESPHome's micro_wake_word on {target}", facts, [Table("", columns, rows)], notes)
+    return Report(f"{title} in ESPHome's micro_wake_word on {target}", facts, [table], notes)
 
 
 def _versions(need: Need) -> str:

@@ -12,7 +12,7 @@ from tflm.errors import ArgumentError, DataError
 from tflm.evaluation.runner import Runner
 from tflm.evaluation.samples import data_set
 from tflm.memory.tensor import TfLiteTensor
-from tflm.report import NAME, NUMBER, AnyFloat, Table
+from tflm.report import NAME, NUMBER, AnyFloat, Figure, Table
 from tflm.schema.model import Model
 
 
@@ -58,26 +58,16 @@ class CalibrationReport:
 
     def table(self) -> Table:
         """A row for each tensor."""
-        columns = {
-            "operator": NAME,
-            "tensor": NAME,
-            "seen": NUMBER,
-            "room": NUMBER,
-            "saturated": NUMBER,
-            "wasted bits": NUMBER,
-        }
-        rows = [
-            (
-                tensor.operator,
-                tensor.tensor,
-                f"{tensor.lowest:.4g} to {tensor.highest:.4g}",
-                f"{tensor.room_from:.4g} to {tensor.room_to:.4g}",
-                f"{tensor.saturated:.2%}",
-                f"{tensor.wasted_bits:.1f}",
-            )
-            for tensor in self.tensors
-        ]
-        return Table(f"Ranges over {self.count:,} samples", columns, rows)
+        return Table.of(
+            f"Ranges over {self.count:,} samples",
+            self.tensors,
+            Figure("operator", NAME, "operator"),
+            Figure("tensor", NAME, "tensor"),
+            Figure("seen", NUMBER, lambda tensor: f"{tensor.lowest:.4g} to {tensor.highest:.4g}"),
+            Figure("room", NUMBER, lambda tensor: f"{tensor.room_from:.4g} to {tensor.room_to:.4g}"),
+            Figure("saturated", NUMBER, "saturated", ".2%"),
+            Figure("wasted bits", NUMBER, "wasted_bits", ".1f"),
+        )
 
     def _repr_html_(self) -> str:
         return self.table().html()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tflm.libraries import KernelLibrary
 from tflm.memory.buffer import Buffer
-from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
 from tflm.targets import Target
 
@@ -155,19 +155,16 @@ def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
 
 
 def _buffer_table(title: str, buffers: Sequence[Buffer], steps: list[str]) -> Table:
-    columns = {"bytes": NUMBER, "offset": NUMBER, "buffer": NAME, "type": TEXT, "shape": TEXT, "alive in steps": TEXT}
-    rows = (
-        (
-            b.bytes,
-            b.offset,
-            b.name if b.kind == "tensor" else f"scratch of {b.name}",
-            "" if b.type is None else b.type.name,
-            " ".join(map(str, b.dims)),
-            f"{_step(b.first_use, steps)} to {_step(b.last_use, steps)}",
-        )
-        for b in buffers
+    return Table.of(
+        title,
+        buffers,
+        Figure("bytes", NUMBER, "bytes"),
+        Figure("offset", NUMBER, "offset"),
+        Figure("buffer", NAME, lambda b: b.name if b.kind == "tensor" else f"scratch of {b.name}"),
+        Figure("type", TEXT, lambda b: None if b.type is None else b.type.name),
+        Figure("shape", TEXT, lambda b: " ".join(map(str, b.dims))),
+        Figure("alive in steps", TEXT, lambda b: f"{_step(b.first_use, steps)} to {_step(b.last_use, steps)}"),
     )
-    return Table(title, columns, rows)
 
 
 def _step(step: int, steps: list[str]) -> str:

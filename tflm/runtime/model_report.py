@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Figure, Report, Table, with_thousands
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
@@ -208,47 +208,33 @@ def _runtimes(figures: ModelReport) -> str:
 
 
 def _operator_table(subgraph: SubgraphReport, several: bool) -> Table:
-    columns = {
-        "#": NUMBER,
-        "operator": NAME,
-        "version": NUMBER,
-        "needed": NUMBER,
-        "inputs": TEXT,
-        "outputs": TEXT,
-        "MACs": NUMBER,
-    }
-    rows = (
-        (
-            op.index,
-            op.operator,
-            op.version,
-            "" if op.needed_version is None else op.needed_version,
-            _list(op.inputs),
-            _list(op.outputs),
-            op.multiply_accumulates,
-        )
-        for op in subgraph.operators
-    )
     where = f" of subgraph {subgraph.index} {subgraph.name}".rstrip() if several else ""
-    return Table(f"Operators{where}", columns, rows)
+    return Table.of(
+        f"Operators{where}",
+        subgraph.operators,
+        Figure("#", NUMBER, "index"),
+        Figure("operator", NAME, "operator"),
+        Figure("version", NUMBER, "version"),
+        Figure("needed", NUMBER, "needed_version"),
+        Figure("inputs", TEXT, lambda op: _list(op.inputs)),
+        Figure("outputs", TEXT, lambda op: _list(op.outputs)),
+        Figure("MACs", NUMBER, "multiply_accumulates"),
+    )
 
 
 def _tensor_table(subgraph: SubgraphReport) -> Table:
-    columns = {
-        "#": NUMBER,
-        "tensor": NAME,
-        "": TEXT,
-        "type": TEXT,
-        "shape": TEXT,
-        "scale": TEXT,
-        "zero point": TEXT,
-        "file bytes": NUMBER,
-    }
-    rows = (
-        (t.index, t.name, t.role, t.type, _list(t.shape), *_quantization(t), t.file_bytes or "")
-        for t in subgraph.tensors
+    return Table.of(
+        "Tensors",
+        subgraph.tensors,
+        Figure("#", NUMBER, "index"),
+        Figure("tensor", NAME, "name"),
+        Figure("", TEXT, "role"),
+        Figure("type", TEXT, "type"),
+        Figure("shape", TEXT, lambda tensor: _list(tensor.shape)),
+        Figure("scale", TEXT, lambda tensor: _quantization(tensor)[0]),
+        Figure("zero point", TEXT, lambda tensor: _quantization(tensor)[1]),
+        Figure("file bytes", NUMBER, lambda tensor: tensor.file_bytes or None),
     )
-    return Table("Tensors", columns, rows)
 
 
 def _quantization(tensor: TensorReport) -> tuple[str, str]:
