@@ -190,6 +190,14 @@ def test_outputs_that_tflm_would_write_beyond_or_in_part_are_refused(shapes: lis
         run(model, invocations)
 
 
+def test_mirrored_borders_are_compiled_to_c() -> None:
+    model = SingleOperator()
+    model.input(FLOAT32, [np.ones((3, 4), np.float32)])
+    model.constant(np.array([[2, 1], [1, 2]], np.int32))
+    data, _ = model.case(BuiltinOperator.MIRROR_PAD, [((6, 7), FLOAT32, None)], MirrorPadOptions())
+    assert "model.c" in tflm.compile_model(tflm.Model(data)).files
+
+
 @pytest.mark.parametrize("mode", MirrorPadMode)
 @pytest.mark.parametrize("is_constant", [False, True])
 def test_mirrored_borders_of_other_sizes_are_tflms(oracle: Oracle, mode: MirrorPadMode, is_constant: bool) -> None:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
@@ -106,7 +105,8 @@ def _read(x: npt.NDArray[Any], parts: Sequence[_Part], steps: Sequence[int]) -> 
     """A view of what parts of all dimensions read; a place beyond the end of a row lies in the next one."""
     first = sum(part.first * step for part, step in zip(parts, steps))
     strides = [part.step * step * x.itemsize for part, step in zip(parts, steps)]
-    return as_strided(x.reshape(-1)[first:], [part.length for part in parts], strides)
+    # A view by `as_strided` would hide the memory that it is of from the generator of C.
+    return np.ndarray([part.length for part in parts], x.dtype, x.reshape(-1), first * x.itemsize, strides)
 
 
 MIRROR_PAD = Registration(
