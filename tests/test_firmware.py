@@ -561,3 +561,15 @@ def test_export_writes_registrations_for_one_type(tmp_path: Path) -> None:
     header = (tmp_path / "op_resolver.h").read_text()
     assert "resolver.AddFullyConnected(Register_FULLY_CONNECTED_INT8())" in header
     assert "#ifndef CMSIS_NN" in header
+
+
+@pytest.mark.parametrize("custom", range(4))
+@pytest.mark.parametrize("builtin", range(4))
+def test_terms_of_a_resolver_are_about_one_operator_or_several(custom: int, builtin: int) -> None:
+    data = shipped()[0]
+    names = [*data.custom_names][:custom] + [name for name in data.operators if name not in data.custom_names][:builtin]
+    terms = data._resolver_terms(names)
+    assert (terms.custom_operators, terms.any_custom, terms.several_custom) == (custom, custom > 0, custom > 1)
+    assert (terms.builtin_operators, terms.any_builtin, terms.several_builtin) == (builtin, builtin > 0, builtin > 1)
+    assert terms.several_operators == (custom + builtin > 1)
+    assert terms.custom_name_bytes == sum([*data.custom_names.values()][:custom])
