@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_graphs import Images
 from test_cli import figures
 
 import tflm
@@ -27,7 +28,7 @@ from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
 from tflm.evaluation.samples import data_set
 from tflm.evaluation.signal import _pairs
-from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
+from tflm.schema import BuiltinOperator, FullyConnectedOptions, ModelBuilder, Padding, SVDFOptions, TensorType
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(-128, 128, (300, 8), dtype=np.int8)
@@ -168,6 +169,21 @@ def test_state_lives_within_a_clip_and_not_from_one_to_the_next(tmp_path: Path) 
         (tmp_path / f"{name}.csv").write_text(values)
     found = tflm.evaluate(tflm.Model(builder.build()), tmp_path)
     assert found.records["output0"].ravel().tolist() == [6, 12]
+
+
+def test_an_array_may_hold_the_frames_of_several_invokes() -> None:
+    """The clip of a streaming model is a window; zeros come before one that does not fill its invokes."""
+    images = Images(ModelBuilder().subgraph(), (1, 9, 1, 4))
+    images.convolution(images.last, 4, (3, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    windows = np.random.default_rng(0).integers(-128, 128, (5, 9, 1, 4)).astype(np.int8)
+    for hop in (1, 2, 3):
+        for samples in (windows, list(windows), windows.astype(np.float32) * np.float32(0.05)):
+            found = tflm.evaluate(tflm.stream(model, hop=hop).model, samples, reference=model, workers=1)
+            assert (found.count, found.difference.largest_error) == (5, 0)
+    with pytest.raises(tflm.DataError, match=r"takes shape \[1, 9, 1, 4\]"):
+        tflm.evaluate(model, np.zeros((5, 18, 1, 4), np.int8), workers=1)
 
 
 def test_folders_are_classes_and_files_are_read_by_their_kind(tmp_path: Path) -> None:

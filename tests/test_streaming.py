@@ -263,9 +263,55 @@ def test_unused_frames_do_not_count_for_the_warm_up() -> None:
     assert tflm.stream(tflm.Model(images.main.builder.build()), hop=3).warm_up == 7
 
 
+def causal_answers(kernels: Sequence[int], model: tflm.Model, frames: Frames) -> Frames:
+    """What `temporal_network` with padding answers for its last frames if no window looks beyond its last frame.
+
+    Convolutions without padding are run on frames that begin as much earlier, which are zeros.
+    """
+    longer = sum(kernels) - len(kernels)
+    window = np.concatenate([np.full((1, longer, 1, 4), -3, np.int8), frames], 1)
+    images = Images(ModelBuilder().subgraph(), window.shape)
+    for kernel in kernels:
+        images.convolution(images.last, 4, (kernel, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    plain = tflm.Model(with_dense_layer(images.main.builder.build()))
+    (answer,) = answers(plain, [window])
+    return answer
+
+
+def test_the_causal_form_looks_at_no_frames_to_come() -> None:
+    model = temporal_network([3, 5], padding=Padding.SAME)
+    streamed = tflm.stream(model, hop=2, causal=True)
+    assert (streamed.causal, streamed.window, streamed.macs) == (True, 26, streamed.macs_without_padding)
+    assert [layer.computed for layer in streamed.layers if layer.operator == "CONV_2D"] == [2, 2]
+    frames = np.random.default_rng(0).integers(-128, 128, (1, 24, 1, 4)).astype(np.int8)
+    found = answers(streamed.model, list(np.split(frames, 12, 1)))
+    np.testing.assert_array_equal(found[9], causal_answers([3, 5], model, frames[:, :20]))
+    initial = np.full((1, 20, 1, 4), -3, np.int8)
+    assert tflm.stream(model, hop=2, causal=True, initial=initial).data == streamed.data
+
+
+def test_the_causal_form_pads_features_as_before() -> None:
+    """Of frames that are all alike, rows far from the padding of time are what they were."""
+    images = Images(ModelBuilder().subgraph(), (1, 32, 6, 2))
+    images.convolution(images.last, 3, (4, 3), (2, 2))
+    images.pool(images.last, BuiltinOperator.MAX_POOL_2D, (3, 3), (1, 1), Padding.SAME)
+    images.add(images.last, images.convolution(images.last, 0, (3, 3), dilations=(2, 1)))
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    streamed = tflm.stream(model, hop=2, axis=1, causal=True)
+    assert (streamed.window, streamed.macs) == (32 + 2 + 2 * (2 + 4), streamed.macs_without_padding)
+    frames = np.repeat(np.random.default_rng(0).integers(-128, 128, (1, 2, 6, 2)), 32, 0).reshape(1, 64, 6, 2)[:, ::2]
+    frames = frames.astype(np.int8)
+    (expected,) = answers(model, [frames])
+    found = answers(streamed.model, list(np.split(frames, 16, 1)) * 2)
+    np.testing.assert_array_equal(found[-1], np.repeat(expected[:, 8:9], 16, 1))
+
+
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
+        (temporal_network([3]), {"causal": True}, "no layer pads time, so the causal form is the model itself"),
         (temporal_network([3], features=30), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20"),
         (tflm.stream(temporal_network([3])).model, {}, r"operator 0 \(VAR_HANDLE\) keeps state: .* as it is"),
         (temporal_network([3]), {"hop": 0}, "invalid hop 0"),

@@ -30,17 +30,15 @@ def evaluation_figures(path: Path, found: tflm.Evaluation) -> dict[str, Any]:
             "auc": classes.auc,
         }
     if found.difference is not None:
-        far = found.difference
-        told |= {
-            "changed_answers": far.changed_answers,
-            "mean_absolute_error": far.mean_absolute_error,
-            "root_mean_square_error": far.root_mean_square_error,
-            "largest_error": far.largest_error,
-            "signal_to_noise_db": far.signal_to_noise_db,
-            "worst": [{"sample": sample, "squared_error": error} for sample, error in far.worst],
-            "signal": found.signal,
-        }
+        worst = [{"sample": sample, "squared_error": error} for sample, error in found.difference.worst]
+        told |= {**difference_figures(found), "worst": worst, "signal": found.signal}
     return told
+
+
+def difference_figures(found: tflm.Evaluation) -> dict[str, Any]:
+    """The differences from the reference, which is there, for JSON."""
+    names = "changed_answers", "mean_absolute_error", "root_mean_square_error", "largest_error", "signal_to_noise_db"
+    return {name: getattr(found.difference, name) for name in names}
 
 
 def evaluation_report(found: tflm.Evaluation) -> Report:

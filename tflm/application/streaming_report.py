@@ -6,22 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import tflm
+from tflm.application.evaluation_report import difference_figures
 from tflm.application.machine import Machine
 from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
 
 
 def streaming_figures(
-    path: Path, streamed: tflm.StreamedModel, before: tflm.ArenaMeasurement, after: tflm.ArenaMeasurement
+    path: Path,
+    streamed: tflm.StreamedModel,
+    before: tflm.ArenaMeasurement,
+    after: tflm.ArenaMeasurement,
+    compared: tflm.Evaluation | None,
 ) -> dict[str, Any]:
     """The JSON document."""
-    names = ("hop", "window", "input", "axis", "frame", "warm_up", "state_bytes", "macs", "macs_before")
+    names = ("hop", "window", "input", "axis", "frame", "causal", "warm_up", "state_bytes", "macs", "macs_before")
     figures = {name: getattr(streamed, name) for name in (*names, "macs_without_padding", "windows_checked")}
     arenas = {
         "minimum_arena_bytes_before": before.minimum_arena_bytes,
         "minimum_arena_bytes": after.minimum_arena_bytes,
         "target": after.target.name,
     }
-    return {"model": path, **figures, **arenas, "layers": streamed.layers}
+    difference = {} if compared is None else {"samples": compared.count, **difference_figures(compared)}
+    return {"model": path, **figures, **arenas, "layers": streamed.layers, **difference}
 
 
 def streaming_report(
@@ -30,9 +36,15 @@ def streaming_report(
     machine: Machine,
     before: tflm.ArenaMeasurement,
     after: tflm.ArenaMeasurement,
+    compared: tflm.Evaluation | None,
 ) -> Report:
-    """What an invoke takes and computes, before and after."""
+    """What an invoke takes and computes, before and after.
+
+    Args:
+        compared: the streaming form on whole windows, with the original as reference; None if there are none.
+    """
     frame = "" if streamed.frame == 1 else f", {streamed.frame} elements each"
+    same = "those of the causal form" if streamed.causal else "identical"
     facts = [
         (
             "time",
@@ -42,14 +54,21 @@ def streaming_report(
         ("multiply-accumulates", f"{streamed.macs:,}, {streamed.macs / streamed.macs_before:.1%} of before"),
         ("state in variables", with_thousands(streamed.state_bytes)),
         ("warm-up", f"{streamed.warm_up} invokes until only real frames count"),
-        ("checked", f"the answers for {streamed.windows_checked} windows, and after a reset, are identical"),
+        ("checked", f"the answers for {streamed.windows_checked} windows, and after a reset, are {same}"),
     ]
     lost = streamed.macs - streamed.macs_without_padding
     notes = []
+    if streamed.causal:
+        notes.append(
+            "this is another network, and its answers differ: no layer pads time or looks at frames to come, and the "
+            "window begins earlier instead"
+            + ("; --inputs DATA measures the difference on windows of frames" if compared is None else "")
+        )
     if lost > 0:
         notes.append(
             f"{lost:,} multiply-accumulates compute rows next to padding again, which differ from window to window; "
             "a network without padding along time (VALID) has none"
+            + ("" if streamed.causal else ", nor has --causal, whose answers differ")
         )
     count = len(streamed.model.subgraphs[0].inputs or ())
     others = [str(index) for index in range(count) if index != streamed.input]
@@ -68,4 +87,6 @@ def streaming_report(
         Table("", {"": TEXT, "before": NUMBER, "after": NUMBER}, rows),
         Table("Rows along time in an invoke", columns, layers),
     ]
+    if compared is not None:
+        tables += compared.tables()
     return Report(f"{name} on {machine.target.name}", facts, tables, notes)

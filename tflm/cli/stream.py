@@ -33,6 +33,13 @@ def stream(
         Path | None,
         typer.Option(metavar="FILE", help="The window before the first invoke, a .npy file. Default: zeros."),
     ] = None,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Make another network, in which no layer pads time: less work.")
+    ] = False,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(metavar="DATA", help="Windows of frames to compare the answers on, as for tflm evaluate."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rewrite a window of frames into a stream.
@@ -41,23 +48,28 @@ def stream(
     for bit, on any TFLM. What stays the same from window to window is kept in variables. Answers are compared before
     the model is written.
 
+    With --causal, layers that pad time look back further instead, so that everything is kept. The answers differ from
+    the original's: --inputs shows by how much.
+
     \b
     Examples:
       tflm stream wake_word.tflite -o streaming.tflite
       tflm stream keywords.tflite -o streaming.tflite --hop 2 --board nano33ble
+      tflm stream keywords.tflite -o causal.tflite --hop 2 --causal --inputs windows.npz
     """
     machine = on.machine()
     loaded = load_model(model)
     with status_line("looking for time") as tell:
         window = None if initial is None else stored_array(initial).read()
-        streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, report=tell)
+        streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, causal=causal, report=tell)
+        compared = None if inputs is None else tflm.evaluate(streamed.model, inputs, reference=loaded)
     before, after = (
         tflm.measure_arena(each, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
         for each in (loaded, streamed.model)
     )
     if output is not None:
         streamed.write(output)
-    report = streaming_report(title_of(model), streamed, machine, before, after)
-    answer(as_json, streaming_figures(model, streamed, before, after), report)
+    report = streaming_report(title_of(model), streamed, machine, before, after, compared)
+    answer(as_json, streaming_figures(model, streamed, before, after, compared), report)
     if output is not None and not as_json:
         wrote(output)

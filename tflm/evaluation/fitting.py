@@ -70,6 +70,46 @@ def units_of(inputs: Sequence[TfLiteTensor]) -> tuple[Units, ...]:
     return tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
 
 
+class ClipInput(TfLiteTensor):
+    """An input of a model that keeps state: an array may hold what it takes in several invokes, one after the other."""
+
+    def __init__(self, tensor: TfLiteTensor):
+        self.__dict__.update(tensor.__dict__)
+
+
+def fitted_clip(arrays: Sequence[Array], tensors: Sequence[TfLiteTensor], name: str) -> list[list[Array]]:
+    """The inputs of each invoke for a sample of one array for each input.
+
+    An array of one invoke is given in all of them.
+
+    Raises:
+        DataError: as for `fitted`, or the arrays are for different numbers of invokes.
+    """
+    inputs = [
+        [fitted(part, tensor, name) for part in _invokes(np.asarray(values, None), tensor)]
+        for values, tensor in zip(arrays, tensors)
+    ]
+    counts = {len(parts) for parts in inputs if len(parts) > 1}
+    if len(counts) > 1:
+        raise DataError(f"{name}: its arrays are for different numbers of invokes: {sorted(counts)}")
+    return [[parts[step % len(parts)] for parts in inputs] for step in range(max(counts, default=1))]
+
+
+def _invokes(values: Array, tensor: TfLiteTensor) -> list[Array]:
+    """The parts of an array that invokes take; zeros come before it if it does not fill the first."""
+    wanted = tensor.data.shape
+    shape = (1,) * (len(wanted) - values.ndim) + values.shape
+    longer = [axis for axis, (have, want) in enumerate(zip(shape, wanted)) if have != want]
+    if not isinstance(tensor, ClipInput) or len(shape) != len(wanted) or len(longer) != 1:
+        return [values]
+    (axis,) = longer
+    count = -(-shape[axis] // wanted[axis])
+    before = [(0, 0)] * len(shape)
+    before[axis] = count * wanted[axis] - shape[axis], 0
+    zero = tensor.zero_point if values.dtype == tensor.data.dtype and tensor.scale else 0
+    return np.split(np.pad(values.reshape(shape), before, constant_values=zero), count, axis)
+
+
 def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     """Values in the shape and type of the input; real values are quantized.
 

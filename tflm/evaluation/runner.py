@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import DataError, DeviceError, DeviceReset, TflmError
-from tflm.evaluation.fitting import ReferenceInput, Units
+from tflm.evaluation.fitting import ClipInput, ReferenceInput, Units
 from tflm.evaluation.samples import Part, Sample
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
@@ -116,6 +116,8 @@ class Runner:
         self._remembers = has_state(model)
         if len(units) == len(self.inputs):
             self.inputs = list(map(ReferenceInput, self.inputs, units))
+        elif self._remembers:
+            self.inputs = list(map(ClipInput, self.inputs))
 
     def run(self, sample: Sample, after_step: Callable[[], None] | None = None) -> Outcome:
         """The outputs of the last step of a sample. State is kept from step to step, and reset before the first.

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tflm.bounded_reading import read_text
 from tflm.errors import DataError
 from tflm.evaluation.array_files import NUMBERS, StoredArray, require_room, stored_array, stored_arrays
-from tflm.evaluation.fitting import count_samples, fitted, sizes
+from tflm.evaluation.fitting import count_samples, fitted, fitted_clip, sizes
 from tflm.evaluation.input_files import (
     INPUT_SUFFIXES,
     LABEL_NAMES,
@@ -106,21 +106,20 @@ class Arrays:
         return replace(self, inputs=inputs, labels=labels, first=begin)
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """Each row, reshaped to the input if their shapes differ only in dimensions of 1."""
+        """Each row, reshaped to the input if their shapes differ only in dimensions of 1; see also `fitted_clip`."""
         if len(self.inputs) != len(tensors):
             raise DataError(f"the data has {len(self.inputs)} arrays, but the model has {len(tensors)} inputs")
         held = [_as_held(array, tensor) for array, tensor in zip(self.inputs, tensors)]
+        is_unlike = any(ready is None for ready in held)
         for i in range(self.count):
             name = f"sample {self.first + i}"
             try:
-                step = [
-                    fitted(array[i], tensor, name) if ready is None else ready[i]
-                    for array, tensor, ready in zip(self.inputs, tensors, held)
-                ]
+                values = [array[i] if ready is None else ready[i] for array, ready in zip(self.inputs, held)]
+                steps = fitted_clip(values, tensors, name) if is_unlike else [values]
             except DataError as error:
                 yield error
                 continue
-            yield Sample(name, [step], None if self.labels is None else self.labels[i])
+            yield Sample(name, steps, None if self.labels is None else self.labels[i])
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -192,7 +191,7 @@ class Listed:
                 yield DataError(f"{name}: has {len(arrays)} arrays, the model takes {len(tensors)} inputs")
                 continue
             try:
-                yield Sample(name, [[fitted(np.asarray(a, None), t, name) for a, t in zip(arrays, tensors)]], label)
+                yield Sample(name, fitted_clip(arrays, tensors, name), label)
             except DataError as error:
                 yield error
 

@@ -37,6 +37,8 @@ class SignalLoss(NamedTuple):
 def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> list[SignalLoss]:
     """Signal-to-noise ratio of every tensor of the first subgraph that has the same name or index in both models.
 
+    There are none if one of the models takes several invokes for a sample.
+
     Args:
         count: number of samples to use, from the first on.
     """
@@ -45,6 +47,8 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
         ours = Runner(model, preserve_all_tensors=True)
         theirs = Runner(reference, units_of(ours.inputs), preserve_all_tensors=True)
     except TflmError:
+        return []
+    if any(a.data.size != b.data.size for a, b in zip(ours.inputs, theirs.inputs)):
         return []
     power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
     given = [np.zeros(2, np.float64) for _ in ours.inputs]

@@ -64,7 +64,10 @@ class StreamWriter:
                 self._operators.append(graph.like(operator, inputs, operator.outputs or ()))
             else:
                 self._compute(operator, rule)
-        graph.operators = [*self._variables.begin(), *self._operators]
+        for tensor in graph.outputs:
+            self._whole(tensor)
+        begin = self._variables.begin() if self._variables.bytes else []
+        graph.operators = [*begin, *self._operators]
         return self._variables.bytes
 
     def _track(self, tensor: int) -> Track:
@@ -103,8 +106,8 @@ class StreamWriter:
         return outputs
 
     def _output(self, tensor: int, rows: Rows) -> int:
-        """The tensor itself if it is computed at once, or a new one."""
-        is_whole = tensor in self._plan and self._plan[tensor].computed == (rows,) == (self._all(tensor),)
+        """The tensor itself for all of its rows, if none is kept, or a new one."""
+        is_whole = tensor in self._plan and not self._plan[tensor].kept and rows == self._all(tensor)
         return tensor if is_whole else self._add_rows(tensor, rows)
 
     def _all(self, tensor: int) -> Rows:

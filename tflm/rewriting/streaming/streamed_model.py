@@ -15,6 +15,7 @@ from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError
 from tflm.graph import Graph
 from tflm.rewriting.simplify import simplified
+from tflm.rewriting.streaming.causal import causal_form
 from tflm.rewriting.streaming.row_plan import row_plan
 from tflm.rewriting.streaming.stream_writer import StreamWriter, Values
 from tflm.rewriting.streaming.time_axis import (
@@ -35,7 +36,6 @@ from tflm.schedule.normal_form import normalize
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
-from tflm.schema.tables import Tensor
 
 LISTED_HOPS = 3
 MORE_WINDOWS = 4
@@ -70,7 +70,7 @@ class StreamedModel:
     Attributes:
         data: the model, for stock TFLM.
         hop: frames of an invoke.
-        window: frames of the original input.
+        window: frames that an answer is computed from: those of the original input, or more with `causal`.
         input: index of the input that is streamed.
         axis: dimension of the input along which frames are.
         frame: elements of that dimension in a frame.
@@ -79,7 +79,8 @@ class StreamedModel:
         macs, macs_before: multiply-accumulates of an invoke, and of the original model.
         macs_without_padding: the same if no rows next to padding had to be computed again.
         layers: the operators along time.
-        windows_checked: windows whose answers were compared with the original's.
+        windows_checked: windows whose answers were compared with the original's, or with those of its causal form.
+        causal: whether this is another network, in which no layer looks at frames that are still to come.
     """
 
     data: bytes
@@ -95,6 +96,7 @@ class StreamedModel:
     macs_without_padding: int
     layers: tuple[StreamedLayer, ...]
     windows_checked: int
+    causal: bool = False
 
     @property
     def model(self) -> Model:
@@ -118,6 +120,7 @@ def stream(
     axis: int | None = None,
     input: int | None = None,
     initial: npt.ArrayLike | None = None,
+    causal: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> StreamedModel:
     """Rewrite a model over a window of frames to take the newest frames only.
@@ -132,6 +135,8 @@ def stream(
         axis: the dimension of the input along which time runs; None to choose the one that saves most work.
         input: index of the input that is streamed; None to choose likewise.
         initial: the window before the first invoke, in the input's type and shape; None for zeros.
+        causal: make another network with the same weights: no layer pads time, and the window begins as many frames
+            earlier instead. Its answers differ.
         report: called with the name of each step.
 
     Raises:
@@ -146,16 +151,19 @@ def stream(
     graph = Graph(original)
     _require_fixed_shapes(graph)
     measure_arena(original, resolver)
+    macs_before = sum(_macs(original))
     simplified(graph)
     normalize(graph)
     base = Model(graph.written())
-    graph = Graph(base)
-    main = base.subgraphs[0]
-    macs = [multiply_accumulates(base, main, operator) for operator in main.operators or ()]
     report("time axis")
-    found = _best_stream(graph, macs, hop, axis, _require_input(graph, input))
+    inputs, earlier = _require_input(graph, input), 0
+    if causal:
+        whole, earlier, axis, inputs = _best_causal_form(graph, base, hop, axis, inputs)
+        original = base = whole
+    graph = Graph(base)
+    found = _best_stream(graph, _macs(base), hop, axis, inputs)
     place = graph.inputs.index(found.streamed)
-    first = _first_window(graph.tensors[found.streamed], graph.shape(found.streamed), initial)
+    first = _first_window(graph, found, earlier, initial)
     values = _values(base, resolver, {t for t, rows in found.plan.items() if rows.kept}, place, first)
     layers = tuple(_layers(graph, base, found))
     used = row_plan(graph, found.timeline, found.streamed, keeps=False)[found.streamed].needed[0]
@@ -164,7 +172,6 @@ def stream(
     warm_up = math.ceil((found.track.rows - used.first) / hop)
     checked = warm_up + MORE_WINDOWS
     _verify(original, streamed, resolver, found, place, first, checked, report)
-    after = streamed.subgraphs[0]
     return StreamedModel(
         data=bytes(streamed.data),
         hop=hop,
@@ -174,11 +181,12 @@ def stream(
         frame=found.track.unit,
         warm_up=warm_up,
         state_bytes=state,
-        macs=sum(multiply_accumulates(streamed, after, operator) for operator in after.operators or ()),
-        macs_before=sum(_macs(original)),
-        macs_without_padding=_without_padding(macs, found, base),
+        macs=sum(_macs(streamed)),
+        macs_before=macs_before,
+        macs_without_padding=_without_padding(_macs(base), found, base),
         layers=layers,
         windows_checked=checked,
+        causal=causal,
     )
 
 
@@ -205,9 +213,37 @@ def _require_input(graph: Graph, input: int | None) -> list[int]:
     return [graph.inputs[input]]
 
 
+def _tracks(graph: Graph, axis: int | None, inputs: Sequence[int]) -> list[tuple[int, Track]]:
+    """Where frames may be in these inputs."""
+    return [(tensor, track) for tensor in inputs for track in candidates(graph, tensor, axis)]
+
+
+def _best_causal_form(
+    graph: Graph, base: Model, hop: int, axis: int | None, inputs: Sequence[int]
+) -> tuple[Model, int, int, list[int]]:
+    """The causal form that saves the most work, the frames by which its window is longer, and its axis and input."""
+    best, refusal = None, None
+    for tensor, track in _tracks(graph, axis, inputs):
+        try:
+            made, earlier = causal_form(base, tensor, track)
+        except ArgumentError as error:
+            refusal = error
+            continue
+        longer = Graph(made)
+        streamed = longer.inputs[graph.inputs.index(tensor)]
+        macs = sum(stream_along(longer, _macs(made), streamed, track._replace(rows=track.rows + earlier), hop).macs)
+        if earlier and (best is None or macs < best[0]):
+            best = macs, made, earlier, track.axis, [streamed]
+    if best is not None:
+        return best[1:]
+    raise refusal or ArgumentError(
+        "no layer pads time, so the causal form is the model itself; stream it without --causal (causal=True)"
+    )
+
+
 def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, inputs: Sequence[int]) -> Stream:
     """The input and the axis along which streaming saves the most work."""
-    tracks = [(tensor, track) for tensor in inputs for track in candidates(graph, tensor, axis)]
+    tracks = _tracks(graph, axis, inputs)
     if not tracks:
         shapes = ", ".join(str(list(graph.shape(tensor))) for tensor in inputs)
         raise ArgumentError(f"no input has a time axis of several frames (found {shapes or 'no inputs'})")
@@ -266,18 +302,26 @@ def _first_whole(graph: Graph, stream: Stream) -> int:
     return 0
 
 
-def _first_window(table: Tensor, shape: Sequence[int], initial: npt.ArrayLike | None) -> npt.NDArray[Any]:
-    """The window before the first invoke: what represents zero in the input's quantization, unless it is given."""
+def _first_window(graph: Graph, stream: Stream, earlier: int, initial: npt.ArrayLike | None) -> npt.NDArray[Any]:
+    """The window before the first invoke: what represents zero in the input's quantization, but for what is given.
+
+    Args:
+        earlier: frames at the start that the original's window does not have, and `initial` neither.
+    """
+    table, shape, track = graph.tensors[stream.streamed], list(graph.shape(stream.streamed)), stream.track
     dtype = ELEMENT_TYPES[table.type].dtype
+    zero_points = table.quantization.zero_point if table.quantization is not None else None
+    window = np.full(shape, zero_points[0] if zero_points else 0, dtype)
     if initial is None:
-        zero_points = table.quantization.zero_point if table.quantization is not None else None
-        return np.full(shape, zero_points[0] if zero_points else 0, dtype)
-    window = np.asarray(initial, None)
-    if window.shape != tuple(shape) or window.dtype != dtype:
+        return window
+    given = np.asarray(initial, None)
+    shape[track.axis] = (track.rows - earlier) * track.unit
+    if given.shape != tuple(shape) or given.dtype != dtype:
         raise ArgumentError(
-            f"the initial window is {window.dtype} of shape {list(window.shape)}, the input {dtype} of {list(shape)}"
+            f"the initial window is {given.dtype} of shape {list(given.shape)}, the input {dtype} of {shape}"
         )
-    return window
+    added = window.take(range(earlier * track.unit), track.axis)
+    return np.concatenate([added, given], track.axis)
 
 
 def _values(

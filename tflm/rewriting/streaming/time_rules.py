@@ -17,7 +17,7 @@ from tflm.kernels.layers.geometry import effective_size
 from tflm.kernels.overlap import element_wise, row_wise
 from tflm.schedule.bands import WINDOWED, BandStep, windows_of
 from tflm.schedule.rows import Border, Rows, Window, band_of_border, band_of_windows
-from tflm.schema.enums import BuiltinOperator
+from tflm.schema.enums import BuiltinOperator, Padding
 from tflm.schema.tables import Operator
 
 
@@ -52,6 +52,8 @@ class TimeRule(NamedTuple):
         reads: everything that an output row depends on, in order.
         step: the operator for a range of output rows.
         crops: whether the output is a range of input rows, unchanged.
+        causal: as `step`, with all padding along time at its start, for rows from before the window, too; None if there
+            is no padding.
     """
 
     places: tuple[int, ...]
@@ -60,6 +62,7 @@ class TimeRule(NamedTuple):
     reads: Callable[[int], tuple[Read, ...]]
     step: Callable[[Rows], BandStep]
     crops: bool = False
+    causal: Callable[[Rows], BandStep] | None = None
 
 
 Tracks = Mapping[int, Track]
@@ -152,7 +155,12 @@ def _windows(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | Non
         band = band_of_windows(window, wanted)
         return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
 
-    return TimeRule((0,), Track(track.axis, 1, time.windows), time.stride, reads, step)
+    def causal(wanted: Rows) -> BandStep:
+        padding = max((time.windows - 1) * time.stride + extent - time.size, 0)
+        needed = Rows(wanted.first * time.stride - padding, (wanted.end - 1) * time.stride - padding + extent)
+        return BandStep({0: needed}, wanted, {"padding": Padding.VALID}, {})
+
+    return TimeRule((0,), Track(track.axis, 1, time.windows), time.stride, reads, step, causal=causal)
 
 
 def _pad(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
@@ -177,7 +185,12 @@ def _pad(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
         own[track.axis] = band.before, band.after
         return BandStep({0: band.needed}, band.made, {}, {1: own})
 
-    return TimeRule((0,), track._replace(rows=before + track.rows + after), 1, reads, step)
+    def causal(wanted: Rows) -> BandStep:
+        own = np.array(paddings, None)
+        own[track.axis] = 0
+        return BandStep({0: Rows(wanted.first - before - after, wanted.end - before - after)}, wanted, {}, {1: own})
+
+    return TimeRule((0,), track._replace(rows=before + track.rows + after), 1, reads, step, causal=causal)
 
 
 def moved(track: Track, before: tuple[int, ...], after: tuple[int, ...]) -> Track | None:
