@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import run
-from image_graphs import shrinking_network
+from image_graphs import Images, shrinking_network
 
 import tflm
 from tflm.application import fit_search
@@ -20,7 +20,7 @@ from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, by_name
 from tflm.firmware.board_fit import board_fit
-from tflm.schema import ModelBuilder
+from tflm.schema import ModelBuilder, Padding
 
 M4 = by_name("nrf52840dk", "bare-metal")
 
@@ -155,6 +155,22 @@ def test_a_build_that_takes_the_same_memory_is_not_searched_again() -> None:
     assert [step.minimum_arena_bytes for step in found.steps[: len(of_size)]] == [
         step.minimum_arena_bytes for step in of_size
     ]
+
+
+def test_the_streaming_form_is_tried_where_a_hop_is_given() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, 4))
+    images.convolution(images.last, 8, (5, 1), (2, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    found = tflm.fit(model, board=M4, hop=2)
+    assert [step.name for step in found.steps] == ["as it is", "streaming form"]
+    assert found.chosen.name == "streaming form"
+    assert found.chosen.extra_macs == 1 / 8 - 1
+    assert found.model.subgraphs[0].tensors[found.model.subgraphs[0].inputs[0]].shape == (1, 2, 1, 4)
+    assert "-87.5% work" in str(fit_report(found, "x").tables[0].rows)
+    refused = tflm.fit(model, board=M4, hop=3)
+    assert refused.chosen.name == "as it is"
+    assert "use hops of 2, 4, 6, ... frames" in refused.steps[1].reason
 
 
 def test_what_is_wrong_with_the_arguments_is_told() -> None:

@@ -60,6 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "sources" / "lib/tensorflow/lite/micro/c.cc").write_bytes(test_firmware_tree.TEXTS["c"][2])
     (path / "sources" / "CMakeLists.txt").write_text("-DTF_LITE_STATIC_MEMORY")
     (path / "sources" / "dependencies.lock").write_text(test_firmware_tree.LOCK)
+    np.save(path / "window.npy", np.ones((1, 16, 16, 2), np.int8))
     (path / "old.txt").write_text(OLD_LOG)
     (path / "state.tflite").write_bytes(test_device.model_with_state().data)
     for name, wrong in (("device", ""), ("wrong", "1")):
@@ -157,7 +158,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
     "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
-    "stream": ["stream wide.tflite"],
+    "stream": ["stream wide.tflite --inputs window.npy"],
     "tile": ["tile wide.tflite --macs 100% --tail-ram 1M"],
     "versions": [f"versions {INT8}", "versions flex.tflite"],
     "wake-word": [

@@ -29,6 +29,7 @@ import numpy as np
 import pytest
 import website
 from differential import assert_close
+from image_graphs import Images
 from image_network import image_network
 from session import Session, machines
 from test_arena import corpus_models
@@ -39,6 +40,7 @@ import tflm
 from tflm.boards import boards, by_name
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
+from tflm.schema import ModelBuilder
 
 ROOT = Path(__file__).parents[1]
 RUNTIME = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
@@ -141,6 +143,21 @@ def test_buffers_are_placed_in_several_memories_as_by_the_command(tmp_path: Path
     assert [file["data"] for file in answer["files"]] == [(tmp_path / "memory_plan.h").read_bytes()]
     assert all(f"{share['used_bytes']:,}" in answer["report"] for share in document["memories"])
     assert all(json.dumps(buffer["name"]) in answer["page"] for buffer in document["buffers"])
+
+
+def test_the_session_streams_a_model(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, 4))
+    images.convolution(images.last, 8, (5, 1))
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    session.ask("open", name="net.tflite", data=bytes(model.data))
+    for causal in (False, True):
+        answer = session.ask("stream", hop=2, causal=causal, progress=print, board=ESP32_S3)
+        (file,) = answer["files"]
+        assert (file["name"], file["data"]) == ("net_streaming.tflite", tflm.stream(model, hop=2, causal=causal).data)
+        assert ("another network" in answer["report"]) == causal
+    assert "leaves nothing of a window of 20" in session.ask("stream", hop=20, causal=False, progress=print)["error"]
 
 
 def test_where_nothing_is_gained_there_is_nothing_to_take_away(session: Session) -> None:

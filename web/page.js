@@ -340,6 +340,7 @@ onSubmit($("#memories"), "memories", (fields) => {
   $("#memories-picture").hidden = true;
   return { memories: fields.memories.value, cost: fields.cost.value || null, seconds: secondsFrom(fields) };
 }, true);
+onSubmit($("#stream"), "stream", (fields) => ({ hop: Number(fields.hop.value) || 1, causal: fields.causal.checked }), true);
 onSubmit($("#comparison"), "compare", async ({ other: { files: [file] } }) => ({ name: file.name, data: await bytesOf(file) }));
 onSubmit($("#compile"), "compile", (fields) => ({ tests: Number(fields.tests.value) || 1 }));
 onSubmit($("#export"), "export", (fields) => ({ typed: fields.typed.checked }));

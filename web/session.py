@@ -22,6 +22,7 @@ from tflm.application.machine import Machine, MachineOptions, libraries_for
 from tflm.application.models import bytes_from, load_model, share_from
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, plan_progress, tile_progress, tile_report
 from tflm.application.several_memories import drawn_memories, memories_of, memories_report
+from tflm.application.streaming_report import streaming_report
 from tflm.arena_page import arena_page
 from tflm.boards import boards, by_name, chips, completions
 from tflm.c.compile import identifier_of
@@ -225,6 +226,17 @@ class Session:
             progress=lambda at: progress(tile_progress(at)),
         )
         return self._smaller("tiled", tile_report(found, self._path.name, enough), on, found)
+
+    def stream(self, hop: int, causal: bool, progress: Told, **machine: str | None) -> Answer:
+        """Rewrite the model to take new frames only, as `tflm stream` does."""
+        on = _machine(machine)
+        found = tflm.stream(self.model, hop=hop, causal=causal, report=progress)
+        before, after = (measure(each, on, PLANNER) for each in (self.model, found.model))
+        report = streaming_report(self._path.name, found, on, before, after, None)
+        return {
+            "report": report.html(),
+            "files": [{"name": f"{self._path.stem}_streaming.tflite", "data": found.data}],
+        }
 
     def _smaller(self, how: str, report: Report, on: Machine, found: tflm.ModelPlan | tflm.TiledModel) -> Answer:
         placed(Path(self._path.name), self.model, found, on, None).add_to(report)

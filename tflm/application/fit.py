@@ -182,15 +182,17 @@ def fit(
     kernels: Kernels | None = None,
     release: Releases | None = None,
     max_extra_macs: float = DEFAULT_EXTRA_MACS,
+    hop: int | None = None,
     time_limit: float | None = DEFAULT_TIME_LIMIT,
     progress: Callable[[str], None] | None = None,
     improved: Callable[[Fit], None] | None = None,
 ) -> Fit:
     """Make a model fit a board: try what leaves its answers unchanged, the cheapest first, until it fits.
 
-    In order: the model as it is; a memory plan; folded operators; another operator order; in-place outputs and overlap,
-    where the kernels allow it; row bands; head and tail in different memories; then the same with other kernels that
-    firmware for the board can have. RAM outside the chip (PSRAM, SDRAM) is used only if nothing fits the chip's own:
+    In order: the model as it is; its streaming form, if a hop is given; a memory plan; folded operators; another
+    operator order; in-place outputs and overlap, where the kernels allow it; row bands; head and tail in different
+    memories; then the same with other kernels that firmware for the board can have. RAM outside the chip (PSRAM, SDRAM)
+    is used only if nothing fits the chip's own:
     for the tail, then for the buffers with the least traffic, and only then for all.
 
     Args:
@@ -200,6 +202,8 @@ def fit(
         kernels: the kernel library that the firmware has; then no other is tried. The board's usual one by default.
         release: the TFLM that the firmware has, as for `board_fit`.
         max_extra_macs: multiply-accumulates that row bands may add, as a share.
+        hop: new frames of an invoke: also try the streaming form of the model, see `tflm.stream`, and choose it if it
+            fits as well as the model as it is.
         time_limit: seconds for everything together, most of them for the first kernel library. A step that is under
             way is completed, including the check of its answers. None for no limit: then the result is the same on
             every machine.
@@ -220,7 +224,7 @@ def fit(
             improved(_best_of(search, tell, interrupted=True))
 
     model = with_data_inside(require_model(model))
-    search = FitSearch(model, where, reserve, max_extra_macs, time_limit, tell, on_improvement)
+    search = FitSearch(model, where, reserve, max_extra_macs, time_limit, tell, hop, on_improvement)
     try:
         search.run(_libraries(where, kernels, release))
         return _best_of(search, tell)
@@ -276,7 +280,7 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
 
 def _fits_easily(chosen: Candidate) -> bool:
     """Whether a model fits the chip's own RAM without extra work."""
-    return chosen.found.fits and chosen.found.on_chip and chosen.step.extra_macs == 0
+    return chosen.found.fits and chosen.found.on_chip and chosen.step.extra_macs <= 0
 
 
 def fit_report(found: Fit, name: str) -> Report:
@@ -368,7 +372,7 @@ def _size(step: FitStep) -> str:
 
 
 def _costs(step: FitStep) -> str:
-    costs = [f"{step.extra_macs:+.1%} work"] if step.extra_macs > 0.0005 else []
+    costs = [f"{step.extra_macs:+.1%} work"] if abs(step.extra_macs) > 0.0005 else []
     costs += [f"{step.extra_file_bytes:+,} B of file"] if step.extra_file_bytes else []
     costs += [f"needs {', '.join(step.needed_operators)}"] if step.needed_operators else []
     return step.reason or ", ".join(costs)

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from tflm.application.several_memories import memories_of_board, spread_of
 from tflm.boards import Board
-from tflm.errors import ArenaError, OperatorError, UnresolvedOperator
+from tflm.errors import ArenaError, ArgumentError, OperatorError, UnresolvedOperator
 from tflm.firmware.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
 from tflm.libraries import KernelLibrary
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.memory import OptimalPlanner
 from tflm.planning import MemoriesPlan, plan
 from tflm.rewriting import TiledModel, fold, tile
+from tflm.rewriting.streaming import stream
 from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
@@ -29,6 +30,7 @@ SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
 """Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""
 
 AS_IT_IS = "as it is"
+STREAMING = "streaming form"
 SEVERAL = "buffers in several memories"
 
 
@@ -122,6 +124,7 @@ class FitSearch:
 
     Args:
         model, board, reserve, max_extra_macs, time_limit, progress: as for `fit`.
+        hop: new frames of an invoke, to try the streaming form; None not to try it.
         improved: is called after each step with a better result than all before.
 
     Attributes:
@@ -139,11 +142,12 @@ class FitSearch:
         max_extra_macs: float,
         time_limit: float | None,
         progress: Callable[[str], None],
+        hop: int | None,
         improved: Callable[[], None],
     ):
         self.model, self.board, self.reserve = model, board, reserve
         self._max_extra_macs, self._time_limit = max_extra_macs, time_limit
-        self._progress, self._improved = progress, improved
+        self._progress, self._hop, self._improved = progress, hop, improved
         self.candidates: list[Candidate] = []
         self.steps: list[FitStep] = []
         self.cut_short: list[str] = []
@@ -153,14 +157,24 @@ class FitSearch:
         self._time = SearchTime(self._time_limit)
         for library in libraries:
             self._time.begin_library(library is libraries[-1])
-            if any(self._try(library, attempt) for attempt in self._attempts(library)):
+            for attempt in self._attempts(library):
+                is_done = self._try(library, attempt)
+                if is_done and (attempt.name != AS_IT_IS or self._hop is None):
+                    return
+            if self._fits_as_it_is():
                 return
 
     def chosen(self) -> Candidate:
-        """The first that fits the chip, then with its head, then at all; else the smallest, of those that may fit."""
+        """The first that fits the chip, then with its head, then at all; else the smallest, of those that may fit.
+
+        The streaming form comes before others that fit likewise.
+        """
         fitting = [c for c in self.candidates if c.found.fits]
         if fitting:
-            return max(fitting, key=lambda c: (c.found.on_chip, c.found.head_on_chip, c.plan is not None))
+            return max(
+                fitting,
+                key=lambda c: (c.found.on_chip, c.found.head_on_chip, c.step.name == STREAMING, c.plan is not None),
+            )
         in_one_piece = [c for c in self.candidates if c.found.split is None and c.plan is None]
         return min(in_one_piece, key=lambda c: (c.found.answer is Answer.NO, c.found.measured.minimum_arena_bytes))
 
@@ -173,9 +187,14 @@ class FitSearch:
         else:
             reason = f"its memory plan is for other kernels: {lost}"
             self.steps.append(FitStep(AS_IT_IS, library.name, None, reason=reason))
-        if lost is not None or not self.steps[-1].reason:
+        can_run = lost is not None or not self.steps[-1].reason
+        if self._hop is not None:
+            yield Attempt(STREAMING, partial(self._streamed, library, self._hop))
+            if self._fits_as_it_is():
+                return
+        if can_run:
             yield Attempt("memory plan", partial(self._planned, library, model))
-        if self.steps[-1].reason or self._is_known_not_to_help(library):
+        if not can_run or self.steps[-1].reason or self._is_known_not_to_help(library):
             return
         folded = Model(fold(model))
         if bytes(folded.data) != bytes(model.data):
@@ -193,6 +212,12 @@ class FitSearch:
             yield Attempt(name, partial(self._tiled_head, library, overlap, split), portable, split)
         if len(self.board.ram) > 1:
             yield Attempt(SEVERAL, partial(self._in_memories, library, overlap), portable)
+
+    def _fits_as_it_is(self) -> bool:
+        return any(c.step.name == AS_IT_IS and c.found.fits and c.found.head_on_chip for c in self.candidates)
+
+    def _streamed(self, library: KernelLibrary, hop: int, seconds: float | None) -> bytes:
+        return self._planned(library, stream(self.model, hop=hop).model, seconds)
 
     def _is_known_not_to_help(self, library: KernelLibrary) -> bool:
         """Whether another build of the same library was tried, and the last model takes the same memory with both."""
@@ -307,7 +332,7 @@ class FitSearch:
             found = board_fit(Model(data), self.board, kernels=library, reserve=self.reserve, split=attempt.split)
             if several is not None:
                 found = replace(found, spread=spread_of(several, self.board))
-        except (OperatorError, UnresolvedOperator) as error:
+        except (ArgumentError, OperatorError, UnresolvedOperator) as error:
             self.steps.append(FitStep(attempt.name, library.name, None, reason=str(error)))
             return False
         if seconds is not None and time.monotonic() - begin > seconds:

@@ -38,6 +38,10 @@ def fit(
     macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
         DEFAULT_EXTRA_MACS
     ),
+    hop: Annotated[
+        int | None,
+        typer.Option(metavar="FRAMES", min=1, help="Try the streaming form, too, with so many new frames an invoke."),
+    ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Time limit of all steps together.")
     ] = DEFAULT_TIME_LIMIT,
@@ -55,6 +59,7 @@ def fit(
       tflm fit model.tflite --board nrf52dk
       tflm fit model.tflite --board esp32-s3-eye --reserve 200K -o firmware/
       tflm fit model.tflite --target cortex-m33 --kernels cmsis-nn --ram 64K
+      tflm fit wake_word.tflite --board nrf52dk --hop 1
     """
     machine = on.machine()
     if (machine.board is None) == (ram is None):
@@ -70,6 +75,7 @@ def fit(
                 kernels=on.kernels,
                 release=on.release,
                 max_extra_macs=share_from(macs),
+                hop=hop,
                 time_limit=time_limit,
                 progress=tell,
             )

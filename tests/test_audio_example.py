@@ -1,0 +1,59 @@
+"""The example of sound: a program in C decides as the package does, whatever the size of the chunks."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+from checked_program import needs_compiler
+
+import tflm
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "audio"
+FRONTEND, KEYWORDS, HOP, STEP = "audio_preprocessor_int8", "micro_speech_quantized", 2, 320
+
+
+def expected_decisions(models: Path, samples: np.ndarray) -> list[str]:
+    """What the streaming form answers after its warm-up, in the program's words."""
+    streamed = tflm.stream(tflm.Model.from_file(models / f"{KEYWORDS}.tflite"), hop=HOP)
+    frontend, network = (
+        tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+        for model in (tflm.Model.from_file(models / f"{FRONTEND}.tflite"), streamed.model)
+    )
+    frontend.allocate_tensors()
+    network.allocate_tensors()
+    frames, decisions = [], []
+    for first in range(0, samples.size - 480 + 1, STEP):
+        frontend.input(0).data[...] = samples[first : first + 480]
+        frontend.invoke()
+        frames.append(np.array(frontend.output(0).data))
+        if len(frames) % HOP:
+            continue
+        network.input(0).data[...] = np.concatenate(frames[-HOP:])
+        network.invoke()
+        scores = np.array(network.output(0).data).reshape(-1)
+        if len(frames) // HOP >= streamed.warm_up:
+            name = ("silence", "unknown", "yes", "no")[int(scores.argmax())]
+            decisions.append(f"{(first + 480) / 16000:6.2f} s  {name:<7}  {(int(scores.max()) + 128) / 256:.3f}")
+    return decisions
+
+
+@needs_compiler
+def test_chunks_of_any_size_get_the_same_decisions(corpus: Path, tmp_path: Path) -> None:
+    models = corpus / "models"
+    for name, hop in ((FRONTEND, None), (KEYWORDS, HOP)):
+        short = "frontend" if hop is None else "keywords"
+        tflm.compile_model(tflm.Model.from_file(models / f"{name}.tflite"), short, stream=hop).write(tmp_path)
+    sources = [EXAMPLE / name for name in ("decide.c", "compiled.c", "main.c")]
+    generated = [tmp_path / "frontend.c", tmp_path / "keywords.c"]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", f"-I{EXAMPLE}", f"-I{tmp_path}"]
+    subprocess.run(["cc", *flags, *sources, *generated, "-o", tmp_path / "decide", "-lm"], check=True)
+    time = np.arange(2 * 16000) / 16000
+    samples = (8000 * np.sin(2 * np.pi * (200 + 300 * time) * time) * (np.sin(9 * time) > 0)).astype("<i2")
+    expected = expected_decisions(models, samples)
+    assert len(expected) > 20
+    for chunk in (7, 320, 481, 4096):
+        call = [tmp_path / "decide", str(chunk)]
+        ran = subprocess.run(call, input=samples.tobytes(), capture_output=True, check=True)
+        assert ran.stdout.decode().splitlines() == expected
