@@ -389,10 +389,11 @@ def test_c_keeps_what_stays_the_same_in_place(
     np.testing.assert_array_equal([outputs and outputs[0] for outputs in found], expected)
 
 
+@pytest.mark.parametrize("hop", [1, 2, 3, 8])
 @pytest.mark.parametrize("kernels", [[1], [3], [3, 5], [1, 4, 2]])
-def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: list[int]) -> None:
+def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: list[int], hop: int) -> None:
     model = temporal_network(kernels)
-    streamed = tflm.stream(model)
+    streamed = tflm.stream(model, hop=hop)
     header = tflm.compile_model(streamed.model, "net").files["net.h"]
     assert f"#define NET_WARM_UP {streamed.warm_up}\n" in header
     assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]

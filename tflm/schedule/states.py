@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.graph import Graph
-from tflm.kernels.overlap import OperatorFacts
+from tflm.kernels.overlap import OperatorFacts, element_wise
+from tflm.schedule.bands import WINDOWED, windows_of
 from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_parts
 from tflm.schedule.side_by_side import merge_side_by_side
 from tflm.schema.element_types import ELEMENT_TYPES
@@ -222,7 +223,7 @@ def _default(graph: Graph, source: int) -> int:
 def warm_up(model: Model, states: States) -> int | None:
     """Invokes after a reset until the outputs depend on nothing that the states had before; None if it is not known.
 
-    An output of an operator that does more than move bytes depends on all of its inputs.
+    What an operator computes depends on all of its inputs, but for windows of an image and single elements.
     """
     if not states:
         return None
@@ -244,9 +245,10 @@ def warm_up(model: Model, states: States) -> int | None:
 def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> dict[int, Bits]:
     """Which bytes of an operator's outputs depend on old states."""
     inputs, outputs, registration = operator.inputs or (), operator.outputs or (), graph.registration(operator)
-    along = _aged_parts(graph, operator, is_old)
-    if along is not None:
-        return {outputs[0]: along}
+    for aged in (_aged_parts, _aged_windows, _aged_elements):
+        along = aged(graph, operator, is_old)
+        if along is not None:
+            return {outputs[0]: along}
     facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
     moves = registration.moves(facts) if registration.moves is not None else None
     depends = graph.has_state(operator) or any(tensor in is_old and is_old[tensor].any() for tensor in inputs)
@@ -261,18 +263,47 @@ def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, B
 def _aged_parts(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
     """As `_aged` for CONCATENATION and SLICE, along any dimension; None for other operators."""
     inputs, (output, *_), code = operator.inputs or (), operator.outputs or (-1,), graph.code(operator)
-
-    def bits(tensor: int) -> Bits:
-        unknown = np.zeros(graph.tensor_bytes(tensor), np.bool_)
-        itemsize = ELEMENT_TYPES[graph.tensors[tensor].type].dtype.itemsize
-        return np.reshape(is_old.get(tensor, unknown), (*graph.shape(tensor), itemsize))
-
     options: Any = operator.builtin_options
     if code is BuiltinOperator.CONCATENATION:
         axis = options.axis % len(graph.shape(output))
-        return np.concatenate([bits(tensor) for tensor in inputs], axis).reshape(-1)
+        return np.concatenate([_bytes_of(graph, tensor, is_old) for tensor in inputs], axis).reshape(-1)
     if code is BuiltinOperator.SLICE and graph.is_constant(inputs[1]):
         begins = graph.constant(inputs[1]).tolist()
         part = tuple(slice(begin, begin + size) for begin, size in zip(begins, graph.shape(output)))
-        return bits(inputs[0])[part].reshape(-1)
+        return _bytes_of(graph, inputs[0], is_old)[part].reshape(-1)
     return None
+
+
+def _bytes_of(graph: Graph, tensor: int, is_old: Mapping[int, Bits]) -> Bits:
+    """Which bytes of a tensor are old, in its shape with the bytes of an element as the last dimension."""
+    unknown = np.zeros(graph.tensor_bytes(tensor), np.bool_)
+    return np.reshape(is_old.get(tensor, unknown), (*graph.shape(tensor), graph.element_bytes(tensor)))
+
+
+def _aged_windows(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
+    """As `_aged` for convolutions and pools: an element depends on its window; None for other operators."""
+    if graph.code(operator) not in WINDOWED:
+        return None
+    (image, *others), (output, *_) = operator.inputs or (), operator.outputs or ()
+    both = windows_of(graph, operator, operator.builtin_options)
+    if both is None or not is_old.keys().isdisjoint(others):
+        return None
+    old = _bytes_of(graph, image, is_old).any((3, 4))
+    for dimension, axis in enumerate(both, 1):
+        starts = (window * axis.stride - axis.before for window in range(axis.windows))
+        windows = ([start + tap * axis.dilation for tap in range(axis.taps)] for start in starts)
+        read = ([place for place in window if 0 <= place < axis.size] for window in windows)
+        old = np.stack([old.take(places, dimension).any(dimension) for places in read], dimension)
+    return np.repeat(old.reshape(-1), graph.shape(output)[3] * graph.element_bytes(output))
+
+
+def _aged_elements(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
+    """As `_aged` for element-wise operators; None for other ones."""
+    outputs = operator.outputs or ()
+    if graph.registration(operator).overlap is not element_wise or len(outputs) != 1:
+        return None
+    old = np.zeros(graph.shape(outputs[0]), np.bool_)
+    for tensor in operator.inputs or ():
+        if tensor >= 0:
+            old = old | _bytes_of(graph, tensor, is_old).any(-1)
+    return np.repeat(old.reshape(-1), graph.element_bytes(outputs[0]))
