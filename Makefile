@@ -24,6 +24,7 @@
 # make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
 # make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
+# make stream     10,000 windows of random frames and 1,000 like sound through the streaming form of MODEL, in TFLM, here and in C
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
 # make compiled-figures  measure code, stack and instructions of their kernels, with arm-none-eabi-gcc and QEMU
 # make compiled-check  compare these figures with those of models, under emulation
@@ -70,7 +71,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
 .PHONY: demo device devices tree test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
-	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
+	web-serve docs docs-test release-check stream explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults graphs history overlaps long clean
 
 demo: $(RUNTIME)
@@ -135,6 +136,11 @@ wheel:
 	build/wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo build/wheel/dist/*.whl)[cli]"
 	cd build/wheel && bin/python ../../examples/hello_world/hello_world.py
 	cd build/wheel && bin/tflm arena ../../examples/hello_world/hello_world_int8.tflite
+
+MODEL ?= $(CORPUS)/stream/str_ww_ref_model.tflite
+
+stream: $(TESTING)
+	$(VENV)/bin/python tools/stream_windows.py $(MODEL)
 
 web: $(RUNTIME)
 	$(VENV)/bin/python tools/website.py build build/web

@@ -70,10 +70,22 @@ FEED = """void *rows = malloc(count);
         free(rows);"""
 
 
-class CheckedProgram:
-    """The C functions of a compiled model, with AddressSanitizer and UndefinedBehaviorSanitizer."""
+HOST = ("cc", "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""The compiler of this machine, with its flags."""
 
-    def __init__(self, compiled: tflm.CompiledModel, folder: Path):
+
+class CheckedProgram:
+    """The C functions of a compiled model, with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    Args:
+        compiler: a compiler with its flags.
+        emulator: what runs the program; nothing for one of this machine.
+    """
+
+    def __init__(
+        self, compiled: tflm.CompiledModel, folder: Path, compiler: Sequence[str] = HOST, emulator: Sequence[str] = ()
+    ):
+        self._emulator = emulator
         self._path, self._interfaces = folder / "program", interfaces(compiled.program)
         self._is_fed = compiled.program.bound.feed is not None
         names = {"name": compiled.name, "guard": compiled.name.upper()}
@@ -84,9 +96,8 @@ class CheckedProgram:
         run = Template(FEED if self._is_fed else INVOKE).substitute(names)
         compiled.write(folder)
         (folder / "main.c").write_text(MAIN.substitute(names, fill=fill, show=show, run=run, done=int(self._is_fed)))
-        flags = ["-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
         sources = ["main.c", f"{compiled.name}.c"]
-        subprocess.run(["cc", *flags, "-o", self._path, *sources, "-lm"], cwd=folder, check=True)
+        subprocess.run([*compiler, "-o", self._path, *sources, "-lm"], cwd=folder, check=True)
 
     def _stored(self) -> list[TensorInterface]:
         return [each for each in self._interfaces if each.side == "input" and each.place.base is not FED]
@@ -105,7 +116,9 @@ class CheckedProgram:
             for arrays in calls
         )
         environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
-        found = subprocess.run([self._path], input=text, capture_output=True, env=environment, check=False)
+        found = subprocess.run(
+            [*self._emulator, self._path], input=text, capture_output=True, env=environment, check=False
+        )
         assert found.returncode == 0, found.stderr.decode()
         read, results = memoryview(found.stdout), list[list[Array] | None]()
         for _ in filter(lambda arrays: arrays is not None, calls):

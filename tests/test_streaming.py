@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ from tflm.schema import (
     CallOnceOptions,
     ConcatenationOptions,
     DepthwiseConv2DOptions,
+    ExpandDimsOptions,
     FullyConnectedOptions,
     ModelBuilder,
     Padding,
@@ -217,6 +219,85 @@ def test_rows_are_not_taken_from_the_edges_of_others() -> None:
     streamed = tflm.stream(model)
     assert 0 < streamed.layers[-1].kept < 20
     check_against_windows(model, streamed, None)
+
+
+def reshaped(images: Images, x: int, shape: Any, code: BuiltinOperator = BuiltinOperator.RESHAPE) -> int:
+    """The same elements in another shape, by a RESHAPE or by an EXPAND_DIMS of the second dimension."""
+    main = images.main
+    y = main.tensor("r", shape, INT8, main.table.tensors[x].quantization)
+    values = np.array(1 if code == BuiltinOperator.EXPAND_DIMS else shape, np.int32)
+    options = ExpandDimsOptions() if code == BuiltinOperator.EXPAND_DIMS else ReshapeOptions(new_shape=shape)
+    main.operator(code, [x, main.constant("shape", values)], [y], options)
+    images.shapes[y], images.last = shape, y
+    return y
+
+
+def convolutions_of_one_dimension() -> Images:
+    """As Keras converts Conv1D: time is the second dimension of a tensor of three, and the third one of an image."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 4))
+    for kernel, dilation, code in ((3, 1, BuiltinOperator.EXPAND_DIMS), (3, 2, BuiltinOperator.RESHAPE)):
+        _, rows, channels = images.shapes[images.last]
+        image = reshaped(images, images.last, (1, 1, rows, channels), code)
+        images.convolution(image, 4, (1, kernel), dilations=(1, dilation), padding=Padding.VALID)
+        _, _, rows, channels = images.shapes[images.last]
+        reshaped(images, images.last, (1, rows, channels))
+    return images
+
+
+def residual_blocks_with_dilations() -> Images:
+    """A temporal convolutional network: each block adds what it read, from as much later as its window is long."""
+    images = Images(ModelBuilder().subgraph(), (1, 24, 1, 3))
+    for dilation in (1, 2, 4):
+        x, rows = images.last, images.shapes[images.last][1] - 2 * dilation
+        y = images.convolution(x, 3, (3, 1), dilations=(dilation, 1), padding=Padding.VALID)
+        images.add(images.cropped(x, 2 * dilation, rows), images.convolution(y, 3, (1, 1)))
+    return images
+
+
+def separable_convolutions() -> Images:
+    """Depthwise and pointwise convolutions over images of time and frequency, with padding in frequency alone."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 6, 1))
+    images.convolution(images.last, 4, (5, 3), (1, 2), padding=Padding.VALID)
+    for _ in range(2):
+        images.pad(images.last, (0, 0), (1, 1))
+        images.convolution(images.convolution(images.last, 0, (3, 3), padding=Padding.VALID), 4, (1, 1))
+    return images
+
+
+def pools_with_strides() -> Images:
+    """Pools that halve the rows, of which the second one overlaps, and branches with different windows."""
+    images = Images(ModelBuilder().subgraph(), (1, 34, 1, 3))
+    x = images.convolution(images.last, 3, (3, 1), padding=Padding.VALID)
+    x = images.pool(x, BuiltinOperator.MAX_POOL_2D, (2, 1), (2, 1), Padding.VALID)
+    long, short = images.convolution(x, 3, (5, 1), padding=Padding.VALID), images.cropped(x, 4, 12)
+    images.pool(images.add(long, short), BuiltinOperator.AVERAGE_POOL_2D, (3, 1), (2, 1), Padding.VALID)
+    return images
+
+
+@pytest.mark.parametrize(
+    ("network", "hop", "axis", "share"),
+    [
+        (convolutions_of_one_dimension, 1, 1, 1 / 10),
+        (convolutions_of_one_dimension, 3, 1, 1 / 4),
+        (residual_blocks_with_dilations, 1, 1, 1 / 10),
+        (residual_blocks_with_dilations, 4, 1, 1 / 3),
+        (separable_convolutions, 1, 1, 1 / 10),
+        (separable_convolutions, 2, 1, 1 / 5),
+        (pools_with_strides, 4, 1, 1 / 4),
+        (pools_with_strides, 8, 1, 1 / 2),
+    ],
+)
+def test_networks_of_the_field_compute_new_rows_only(
+    oracle: Oracle, network: Callable[[], Images], hop: int, axis: int, share: float
+) -> None:
+    images = network()
+    images.main.output(images.last)
+    model = tflm.Model(with_dense_layer(images.main.builder.build()))
+    streamed = tflm.stream(model, hop=hop)
+    assert (streamed.axis, streamed.macs) == (axis, streamed.macs_without_padding)
+    dense = images.shapes[images.last]
+    assert streamed.macs - 3 * np.prod(dense) <= share * (streamed.macs_before - 3 * np.prod(dense))
+    check_against_windows(model, streamed, oracle)
 
 
 def model_of_two_windows() -> tflm.Model:

@@ -18,9 +18,13 @@ from pathlib import Path
 import numpy as np
 
 import tflm
+from tflm.graph import Graph
+from tflm.rewriting.streaming.time_axis import stream_along
+from tflm.rewriting.streaming.time_rules import Track
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
 from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator
+from tflm.schema import BuiltinOperator, Conv2DOptions, Padding, TensorType
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -31,6 +35,7 @@ VISUAL_WAKE_WORDS = "vww_96_int8.tflite"
 MATPLOTLIB_SETTINGS = "svg.hashsalt: tflm\nsvg.fonttype: none\nfont.size: 11\n"
 COLOURS = {"head": "#7fb3d5", "temp": "#f0c987", "tail": "#a9d18e"}
 """As in the page."""
+ROWS = {"kept": COLOURS["head"], "computed": COLOURS["temp"], "needed no more": "#e4e4e4"}
 
 
 def tflm_command(*arguments: object) -> None:
@@ -57,6 +62,61 @@ def draw_allocations(path: Path) -> None:
     axes.set_ylim(0, size)
     axes.set_title(f"{HELLO_WORLD.name}: allocations in an arena of {size:,} bytes on {target.name}")
     axes.legend(loc="upper right")
+    figure.savefig(path)
+
+
+def network_along_time(padding: Padding) -> tflm.Model:
+    """Convolutions of 3, 5 and 3 rows over a window of 16 frames."""
+    main = tflm.ModelBuilder().subgraph()
+    rows = 16
+    last = main.input("frames", (1, rows, 1, 1), TensorType.FLOAT32)
+    for layer, taps in enumerate((3, 5, 3), 1):
+        rows -= (taps - 1) * (padding == Padding.VALID)
+        weights = main.constant("weights", np.ones((1, taps, 1, 1), np.float32))
+        made = main.tensor(f"layer {layer}", (1, rows, 1, 1), TensorType.FLOAT32)
+        options = Conv2DOptions(padding=padding, stride_h=1, stride_w=1)
+        main.operator(BuiltinOperator.CONV_2D, [last, weights, -1], [made], options)
+        last = made
+    main.output(last)
+    return tflm.Model(main.builder.build())
+
+
+def draw_streaming(path: Path) -> None:
+    """Rows of each layer that are kept and computed when a window moves by a frame, and what its last row reads."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    for axes, padding in zip(figure.subplots(2, 1, sharex=True), (Padding.VALID, Padding.SAME)):
+        graph = Graph(network_along_time(padding))
+        found = stream_along(graph, [1, 1, 1], 0, Track(1, 1, 16), 1)
+        tensors = [0, *(output for operator in graph.operators for output in operator.outputs or ())]
+        seen = {found.timeline.tensors[tensors[-1]].track.rows - 1}
+        for level, tensor in reversed(list(enumerate(tensors))):
+            shift = 16 - found.timeline.tensors[tensor].track.rows
+            for row in range(16 - shift):
+                plan = found.plan[tensor]
+                held = {"computed": plan.computed, "kept": plan.kept}
+                kinds = [kind for kind, ranges in held.items() if any(r.first <= row < r.end for r in ranges)]
+                edge = "black" if row in seen else "white"
+                axes.bar(
+                    row + shift,
+                    0.8,
+                    bottom=level,
+                    width=0.9,
+                    color=ROWS[(kinds or ["needed no more"])[0]],
+                    edgecolor=edge,
+                    linewidth=1.5,
+                )
+            if level:
+                rule = found.timeline.rules[level - 1]
+                assert rule is not None
+                seen = {read.row for row in seen for read in rule.reads(row) if read.row is not None}
+        axes.set_yticks([level + 0.4 for level in range(len(tensors))], [graph.tensors[t].name for t in tensors])
+        axes.set_title(f"{padding.name} padding")
+    axes.set_xlabel("frames of the window; outlined: the receptive field of the newest row")
+    handles = [Patch(color=colour, label=label) for label, colour in ROWS.items()]
+    figure.legend(handles=handles, loc="outside right upper")
     figure.savefig(path)
 
 
@@ -95,6 +155,7 @@ def main() -> None:
         tflm_command(*two, "--plot", IMAGES / "greedy_beside_optimal.svg", "--html", page)
         tflm_command("tile", vision, "--plot", IMAGES / "bands.svg")
         draw_allocations(IMAGES / "allocations.svg")
+        draw_streaming(IMAGES / "streaming.svg")
         photograph_page(IMAGES / "arena_page.png", page)
 
 
