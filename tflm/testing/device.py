@@ -6,6 +6,7 @@ In a `conftest.py`: `from tflm.testing.device import device, pytest_addoption`. 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,11 @@ import pytest
 
 from tflm.device import Device, connect
 from tflm.device.transports import SerialWire
+from tflm.errors import DeviceError, WrongModel
 from tflm.schema.model import Model
+
+START_SECONDS = 10.0
+"""How long a device may take to start."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,15 +29,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tflm-model", help="its model; by default, it is read from the device")
 
 
-@pytest.fixture(scope="session")
+def _scope(fixture_name: str, config: pytest.Config) -> str:
+    """With pytest-embedded, which starts an emulator for each test, a device lasts as long."""
+    return "function" if config.getoption("embedded_services", None) else "session"
+
+
+@pytest.fixture(scope=_scope)  # type: ignore[arg-type]
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """The device at `--tflm-port`; tests are skipped without one."""
+    """The device at `--tflm-port`; tests are skipped without one. With pytest-embedded, name it after `dut`."""
     port = request.config.getoption("--tflm-port", None)
     if not port:
         pytest.skip("needs a device: --tflm-port PORT")
     path = request.config.getoption("--tflm-model", None)
-    with connect(port, None if path is None else Model.from_file(path)) as found:
+    with _started(port, None if path is None else Model.from_file(path)) as found:
         yield found
+
+
+def _started(port: str, model: Model | None) -> Device:
+    """A device that may have been started just now."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return connect(port, model)
+        except WrongModel:
+            raise
+        except DeviceError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(START_SECONDS / 100)
 
 
 @contextmanager
