@@ -223,4 +223,7 @@ def test_mirrored_borders_of_other_sizes_are_tflms(oracle: Oracle, mode: MirrorP
             continue
         ran += 1
         assert_close(outputs[0], oracle.run(data, inputs)[0])
+        assert "mirror_pad_0_source" not in tflm.compile_model(tflm.Model(data)).files["model.c"], (
+            "copied as a constant"
+        )
     assert ran > 20
