@@ -5,7 +5,8 @@
     python tools/compiled_figures.py --library FOLDER    writes tflm/c/library_stacks.csv from the sources of CMSIS-NN
     python tools/compiled_figures.py --check MODEL ...   compares their figures with what models take
 
-Models that cannot be compiled are left out. Kernels whose text has not changed are not compiled again. The check
+Models that cannot be compiled are left out. Kernels whose text has not changed are neither compiled nor counted again,
+unless their rows are deleted. The check
 prints, for each model and each optimization on a Cortex-M4: the bound of the stack, the bytes of the stack that an
 invoke touched under emulation, the deepest chain of calls of the linked program, and the instructions by formulas and
 as counted. With `--parts`, the deepest chain on Cortex-M0+ and M55, too. The exit status is 1 if a bound does not hold.
@@ -64,7 +65,7 @@ def write(models: Sequence[CompiledModel]) -> None:
     for model in models:
         kernels |= {source.name_of(kernel): kernel for kernel in map(measured_as, kernels_of(model.program))}
     compiled_sizes.write_table(compiled_sizes.measure(list(kernels.values())))
-    compiled_instructions.write_table(compiled_instructions.fitted(compiled_instructions.counted(models)))
+    compiled_instructions.write_table(compiled_instructions.updated(models))
 
 
 def check(models: Sequence[CompiledModel], all_parts: bool) -> bool:

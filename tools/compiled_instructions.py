@@ -21,7 +21,14 @@ from compiled_emulation import Emulator, is_straight
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from tflm.c.compile import CompiledModel
-from tflm.c.instructions import COUNTED_BUILDS, PROGRAM, KernelKey, keys_of, program_counts
+from tflm.c.instructions import (
+    COUNTED_BUILDS,
+    PROGRAM,
+    KernelKey,
+    keys_of,
+    measured_instructions,
+    program_counts,
+)
 from tflm.c.sizes import Build
 from tflm.c.trips import trips_of
 
@@ -104,6 +111,14 @@ def _samples(
 
 Costs = dict[KernelKey, dict[str, tuple[float, ...]]]
 """Of each kernel and count, the instructions for each of the builds."""
+
+
+def updated(models: Sequence[CompiledModel]) -> Costs:
+    """Instructions of a trip of the kernels of models: those of the table, and of models with other kernels."""
+    keys = {model.name: {PROGRAM, *keys_of(model.program).values()} for model in models}
+    known = measured_instructions()
+    counts = fitted(counted([model for model in models if keys[model.name] - known.keys()]))
+    return {key: known.get(key) or counts[key] for key in set().union(*keys.values()) if key in known or key in counts}
 
 
 def fitted(samples: Samples) -> Costs:
