@@ -20,6 +20,7 @@ from tflm.delegates.compiled import (
     fourier,
     gathering,
     images,
+    log_softmax,
     movement,
     plain_products,
     pooling,
@@ -83,12 +84,18 @@ def _products() -> list[Constants]:
 
     return [
         of("int32", "int8", "int8", "int32"),
+        {**of("int32", "int8", "int8", "int32"), "add": "symmetric"},
         of("int64", "int16", "int8", "int64"),
         of("float32", "float32", "float32", "float32"),
     ]
 
 
-_ALL_FLOAT32 = "ABS CEIL COS ELU EXP FLOOR HARD_SWISH LOG LOGISTIC NEG ROUND RSQRT SIN SQRT SQUARE TANH"
+_ALL_FLOAT32 = " ".join(
+    [
+        "ABS CEIL COS ELU EXP FLOOR HARD_SWISH LOG LOGISTIC NEG ROUND RSQRT SIN SQRT SQUARE TANH",
+        "LIBRARY_COS LIBRARY_EXP LIBRARY_LOG LIBRARY_LOGISTIC LIBRARY_SIN LIBRARY_TANH",
+    ]
+)
 
 MEMBERS: dict[Kernel, list[Constants]] = {
     batch_matmul.matmul: [
@@ -128,6 +135,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),
     ],
     images.fill_image: [{"x": "int8", "image": "int16"}, {"x": "uint8", "image": "uint8"}],
+    log_softmax.log_softmax_float32: [*map(_same("real_exp", "real_log"), ("series", "library"))],
     movement.move_elements: [*map(_same("target", "source"), ("uint8", "int16", "int64", "float32"))],
     movement.fill: [*map(_same("target", "value"), ("uint8", "int16", "int64", "float32"))],
     plain_products.convolve: _products(),
@@ -162,6 +170,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"better": better, "x": dtype} for better, dtype in (("less", "int8"), ("greater", "float32"))
     ],
     signal.overlap_add: [*map(_same("added", "x", "y", "sums"), ("int16", "float32"))],
+    softmax.softmax_float32: [*map(_same("real_exp"), ("series", "library"))],
     softmax.softmax_int16: [
         {"exp": "table", "inverse": "table", "exps": "int32", "inverses": "int32"},
         {"exp": "between", "inverse": "between", "exps": "int16", "inverses": "int16"},
@@ -522,7 +531,7 @@ def _move_elements(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed: bool = False) -> Values:
-    depth, groups, group, batches = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 4)), 2
+    depth, groups, group, batches = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 7)), 2
     groups = 1 if transposed else groups
     x_rows, x_columns, y_rows, y_columns = (int(size) for size in rng.integers(1, 6, 4))
     row_taps, column_taps, row_stride, column_stride = (int(size) for size in rng.integers(1, 4, 4))
@@ -548,7 +557,9 @@ def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed
     is_float, is_wide = dtypes["x"] == "float32", dtypes["bias"] == "int64"
     zero_points = [int(value) for value in rng.integers(-128, 128, 3)]
     x_zero_point, weights_zero_point, zero_point = [0] * 3 if is_float or is_wide else zero_points
-    layer = Layer(depth, group, taps * depth, depth, x_zero_point, weights_zero_point, zero_point, 1, 1)
+    together = min(channels, 4) if groups == 1 and rng.random() < 0.7 else 1
+    steps = taps * depth, depth
+    layer = Layer(depth, group, *steps, x_zero_point, weights_zero_point, zero_point, 1, 1, together)
     limits = np.array([-100, 90], np.float32 if is_float else np.int32)
     bias = array(rng, dtypes["bias"], channels) if is_float else rng.integers(-9999, 9999, channels, dtypes["bias"])
     return {
@@ -562,13 +573,6 @@ def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed
         "limits": limits,
         "y": array(rng, dtypes["y"], batches * y_rows * y_columns * (channels + 1)),
     }
-
-
-def _matrix(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    positions, depth, channels = 2, 5, 3
-    sizes = {"x": positions * depth, "weights": channels * depth, "bias": channels, "y": positions * channels}
-    arrays = {name: array(rng, "float32", size) for name, size in sizes.items()}
-    return {**arrays, "positions": positions, "depth": depth, "channels": channels, "bias_step": 1}
 
 
 def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -815,7 +819,6 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "normalization.normalize_int8": lambda rng, dtypes: {"rows": 3, "depth": 12},
         "plain_products.convolve": _convolution,
         "plain_products.convolve_transposed": lambda rng, dtypes: _convolution(rng, dtypes, transposed=True),
-        "plain_products.multiply_float32": _matrix,
         "pooling.average": _pooling,
         "pooling.largest": _pooling,
         "pooling.root_mean_square": _pooling,

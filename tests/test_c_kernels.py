@@ -24,7 +24,7 @@ from test_c_source import check as check_results
 from tflm.c.binding import BindSteps, BoundModel, bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution, windows_in_place
 from tflm.c.kernels.convolution import Layer
-from tflm.c.kernels.dense import bind_vectors
+from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.kernels.requantization import (
@@ -245,33 +245,50 @@ def test_outputs_can_overlap_inputs_as_declared(cases: list[Case]) -> None:
     assert len(bound) > 5
 
 
-def dense_case(rng: np.random.Generator) -> tuple[Callable[[], list[Step] | None], Array, Array]:
-    """What binds a layer of one window; its output, and what that must be."""
+class DenseCase(NamedTuple):
+    """Vectors times the weights of a layer of one window."""
+
+    steps: list[Step]
+    y: Array
+    expected: Array
+
+
+def dense_case(rng: np.random.Generator) -> DenseCase:
+    """Random vectors of 8 or 16 bits, also those with the largest sums."""
+    is_byte = rng.random() < 0.7
+    dtype: np.dtype[Any] = np.dtype("int8" if is_byte else "int16")
+    lowest = -128 if is_byte else -32768
     count, channels = int(rng.integers(1, 3)), int(rng.integers(1, 14))
-    depth = int(rng.choice([1, 4, 7, 64, 255, 256, 257, 700]))
-    zero_point = int(rng.integers(-20, 20)) if rng.random() < 0.3 else 0
+    depth = int(rng.choice([1, 2, 3, 4, 7, 64, 255, 256, *([257, 700] if is_byte else [])]))
+    zero_point = int(rng.integers(-20, 20)) if rng.random() < 0.3 and is_byte else 0
     stored = rng.integers(-128, 128, (channels, depth))
-    x = rng.integers(-128, 128, (count, depth)).astype(np.int8)
-    if rng.random() < 0.3:  # the largest sums
-        stored[...], x[...] = rng.choice([-128, 127]), -128
+    x = rng.integers(lowest, -lowest, (count, depth)).astype(dtype)
+    if rng.random() < 0.3:
+        stored[...], x[...] = rng.choice([-128, 127]), lowest
     weights = (stored - zero_point).astype(np.int16)
-    multiplier, output = quantization(rng, np.dtype(np.int8), channels)
-    bias, x_zero_point = rng.integers(-3000, 3000, channels), int(rng.integers(-128, 128))
+    multiplier, output = quantization(rng, dtype, channels)
+    bias, x_zero_point = rng.integers(-3000, 3000, channels), int(rng.integers(-128, 128)) if is_byte else 0
     layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], bias, multiplier, output, x_zero_point)
     sums = (x.astype(np.int64) - x_zero_point) @ weights.T.astype(np.int64) + bias
-    y = np.zeros((count, channels), np.int8)
-    return lambda: bind_vectors(layer, x, y), y, output.clamp(multiplier(sums))
+    y = np.zeros((count, channels), dtype)
+    steps = (bind_vectors if is_byte else bind_wide_vectors)(layer, x, y)
+    assert steps is not None
+    return DenseCase(steps, y, output.clamp(multiplier(sums)))
 
 
-def test_vectors_have_the_sums_of_their_products() -> None:
+@pytest.fixture(scope="module")
+def dense_cases() -> list[DenseCase]:
     rng = np.random.default_rng(31)
-    cases = [(bind(), y, expected) for bind, y, expected in (dense_case(rng) for _ in range(CASES))]
-    run = in_c(step for steps, *_ in cases for step in steps or ())
-    for steps, y, expected in cases:
-        assert steps is not None
-        for step in steps:
+    return [dense_case(rng) for _ in range(CASES)]
+
+
+def test_vectors_have_the_sums_of_their_products(dense_cases: list[DenseCase]) -> None:
+    run = in_c(step for case in dense_cases for step in case.steps)
+    for case in dense_cases:
+        case.y[...] = 0
+        for step in case.steps:
             run(step)
-        np.testing.assert_array_equal(y, expected)
+        np.testing.assert_array_equal(case.y, case.expected)
 
 
 @pytest.mark.parametrize("bind", [requantizer, exact_requantizer])
@@ -338,10 +355,11 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
 
 
 @pytest.fixture(scope="module")
-def calls(cases: list[Case]) -> tuple[list[tuple[Case, Step]], str, bytes]:
-    """Each layer with its step, a program of their kernels, and what it reads."""
-    found = [(case, step) for case in cases for step in case.bind(case.x, case.y) or ()]
+def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[Array, Step]], str, bytes]:
+    """What each layer gives with its step, a program of their kernels, and what it reads."""
+    found = [(case.expected, step) for case in cases for step in case.bind(case.x, case.y) or ()]
     assert len(found) > 0.8 * len(cases)
+    found += [(case.expected, step) for case in dense_cases for step in case.steps]
     kernels = list(dict.fromkeys(step.kernel for _, step in found))
     encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in found]
     return found, program(kernels), struct.pack("<q", len(found)) + b"".join(encodings)
@@ -350,8 +368,8 @@ def calls(cases: list[Case]) -> tuple[list[tuple[Case, Step]], str, bytes]:
 @pytest.mark.parametrize(
     "processor", ["", "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", "cortex-m4", "cortex-m3", "cortex-m0plus", "cortex-m55"]
 )
-def test_windows_have_the_sums_of_their_products(
-    calls: tuple[list[tuple[Case, Step]], str, bytes], tmp_path: Path, processor: str
+def test_layers_have_the_sums_of_their_products(
+    calls: tuple[list[tuple[Array, Step]], str, bytes], tmp_path: Path, processor: str
 ) -> None:
     """Without undefined behaviour, and without a byte outside of the arrays; with and without assembly."""
     steps, source, encodings = calls
@@ -360,12 +378,12 @@ def test_windows_have_the_sums_of_their_products(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     results = memoryview((tmp_path / "results").read_bytes())
-    for case, step in steps:
+    for expected, step in steps:
         results = results[8:]
         for name, array in zip([name for name in step.kernel.parameters if name in step.addresses], step.owners):
             found, results = np.frombuffer(results[: array.nbytes], array.dtype), results[array.nbytes :]
             if name == "y":
-                np.testing.assert_array_equal(found, case.expected.reshape(-1), step.kernel.name)
+                np.testing.assert_array_equal(found, expected.reshape(-1), step.kernel.name)
 
 
 def arguments_of(step: Step) -> list[Any]:

@@ -241,6 +241,8 @@ class ExpressionWriter:
             low = self._low_bits(node)
             if low is not None:
                 return replace(terms.c_cast(low, "int32_t"), value=Number("int32", INT32))
+        if dtype == "int32" and isinstance(term.value, Number) and term.value.dtype == "float32":
+            return replace(terms.c_cast(term, "int32_t"), value=Number("int32", INT32))
         return terms.as_number(term, dtype)
 
     def _low_bits(self, node: ast.expr) -> Term | None:

@@ -78,8 +78,7 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         weights = weights[..., order_of(weights.shape[2], shape.run, shape.fours)]
     packed = packed_weights(weights, depth_of_round(x.itemsize))
     shape = shape._replace(products=packed.shape[2], is_joint=int(pairs_below(packed, 1 << 15)))
-    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
-    tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
+    tables = tables_of_pairs(scaling, groups, channels)
     held = work_array((packed.shape[2], WINDOWS // 2), np.int32).view(np.int16)
     arrays = {"held": held, "shape": shape}
     names = {"rounding": scaling.rounding, "clamp": scaling.clamp}
@@ -115,6 +114,13 @@ def packed_weights(weights: npt.NDArray[Any], depth: int) -> npt.NDArray[np.int8
     filled[:, :channels, :products] = weights
     by_pair = filled.reshape(groups, pairs, CHANNELS, rounds * depth).transpose(0, 1, 3, 2)
     return np.ascontiguousarray(by_pair, None)
+
+
+def tables_of_pairs(scaling: Requantizer, groups: int, channels: int) -> npt.NDArray[np.int32]:
+    """The tables of channels (groups, channels, constants), filled up to pairs of channels."""
+    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
+    tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
+    return tables
 
 
 def pairs_below(packed: npt.NDArray[np.int8], limit: int) -> bool:

@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED on small processors: a vector times the weights of four channels, which share a word.
+"""FULLY_CONNECTED on small processors: a vector of bytes times the weights of four channels, which share a word.
 
 The lowest and the highest byte of a word are multiplied by an element at once, and those of the word turned by 16 bits:
 see `joint_sums`. Lower bytes have no sign: they hold weights with 128 added.
@@ -12,12 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, scratch_of
+from tflm.c.kernels import dsp
+from tflm.c.kernels.convolution import (
+    Layer,
+    bind_layer,
+    layer_of,
+    packed_weights,
+    scratch_of,
+    tables_of_pairs,
+)
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
-from tflm.c.kernels.held_windows import WINDOWS
+from tflm.c.kernels.held_windows import DEPTH, WINDOWS
 from tflm.c.kernels.joint_sums import (
     LARGEST_WORD_SUM,
-    OUTER_BYTES,
     WORD_UPPER,
     lower_sum,
     turned,
@@ -26,8 +33,9 @@ from tflm.c.kernels.joint_sums import (
 )
 from tflm.c.kernels.part import Part
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel, standalone, unrolled
+from tflm.c.kernels.wide_windows import WideVectors, multiply_wide
+from tflm.compiler.intrinsics import int8_from, int32_from
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import Windows
@@ -78,26 +86,30 @@ def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, lea
     return clamp(value, least, most)
 
 
+@assembled({dsp.CONDITION: dsp.sum_of_bytes})
+@standalone
+def sum_of_bytes(elements: Int8s, count: int) -> int:
+    """The sum of some elements."""
+    total = 0
+    for k in range(count):
+        total += elements[k]
+    return total
+
+
+@assembled({f"{dsp.CONDITION} && LONG_MULTIPLY": dsp.sums_of_run})
 @standalone
 def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
     """The sums of four channels with the products of some elements, in two pairs."""
     sums03 = as_int64(LARGEST_WORD_SUM)
     sums21 = as_int64(LARGEST_WORD_SUM)
-    if LONG_MULTIPLY:
-        for _round in range(length >> 3):
-            for k in unrolled(8):
-                sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
-                sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
-            words = int32_from(words, 8)
-            elements = int8_from(elements, 8)
-        if length & 4:
-            for k in unrolled(4):
-                sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
-                sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
-            words = int32_from(words, 4)
-            elements = int8_from(elements, 4)
-        length &= 3
-    for k in range(length):
+    for _four in range(length >> 2):
+        for k in unrolled(2):
+            word03, word21 = words[2 * k], words[2 * k + 1]
+            sums03 = with_word(with_word(sums03, word03, elements[k]), turned(word03), elements[k + 2])
+            sums21 = with_word(with_word(sums21, word21, elements[k]), turned(word21), elements[k + 2])
+        words = int32_from(words, 4)
+        elements = int8_from(elements, 4)
+    for k in range(length & 3):
         sums03 = with_word(sums03, words[k], elements[k])
         sums21 = with_word(sums21, turned(words[k]), elements[k])
     return sums03, sums21
@@ -110,15 +122,13 @@ def multiply_words(
     """Vectors times the weights of each channel.
 
     Args:
-        weights: words of four channels, of one element after the other.
+        weights: as `paired_words` returns them.
         table: bias, significand, addend and shift of each channel.
     """
     depth, channels, least, most = vectors.depth, vectors.channels, vectors.least, vectors.most
     for vector in range(vectors.total):
         begin = vector * vectors.x_step
-        x_sum = 0
-        for k in range(depth):
-            x_sum += x[begin + k]
+        x_sum = sum_of_bytes(int8_from(x, begin), depth)
         words = int32_from(weights, 0)
         row = 0
         target = vector * channels
@@ -157,6 +167,23 @@ def words_of(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return words.astype(np.uint32).view(np.int32)
 
 
+def paired_words(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Weights (channels, depth) as words (quadruples of channels, depth) for `sums_of_run`.
+
+    Of four elements, the even ones share two words, and the odd ones: one of channels 0 and 3, and one of channels 2
+    and 1. Outer bytes are those of the first element, and of the second one in the word turned. Bytes of a channel are
+    a halfword apart. Elements that are left have a word each.
+    """
+    words = words_of(weights)
+    fours = weights.shape[1] // 4
+    quadruples, depth = words.shape
+    by_byte = words.view(np.uint8).reshape(quadruples, depth, CHANNELS)
+    by_half = by_byte[:, : 4 * fours].reshape(quadruples, fours, 2, 2, CHANNELS)
+    pairs = by_half[:, :, [0, 1, 1, 0], :, [[0, 3, 0, 3], [2, 1, 2, 1]]].transpose(2, 3, 4, 0, 1)
+    words[:, : 4 * fours] = np.ascontiguousarray(pairs, None).reshape(quadruples, 16 * fours).view(np.int32)
+    return words
+
+
 def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step: int = 0) -> list[Step] | None:
     """The step that sets y (count, channels) to vectors in x times the weights of a layer of one window.
 
@@ -174,7 +201,7 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
     zero_point = max(-128 - lowest, min(127 - highest, 0))
     if scaling is None or x.dtype != np.int8 or lowest + zero_point < -128 or highest + zero_point > 127:
         return None
-    words = words_of(weights + zero_point)
+    words = paired_words(weights + zero_point)
     lower = weights[[*range(0, channels, 4), *range(2, channels, 4)]] + zero_point + OFFSET
     run = depth if lower.sum(axis=1, dtype=np.int64).max() < LARGEST_WORD_SUM >> 7 else RUN
     vectors = Vectors(
@@ -202,6 +229,25 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
     ]
 
 
+def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
+    """As `bind_vectors`, for x and y of 16 bits."""
+    count, channels = y.shape
+    scaling = layer.requantizer(x.dtype, y.dtype)
+    if scaling is None:
+        return None
+    return [
+        multiply_wide.step(
+            rounding=scaling.rounding,
+            clamp=scaling.clamp,
+            x=x,
+            weights=packed_weights(layer.weights.reshape(1, channels, -1), DEPTH),
+            table=tables_of_pairs(scaling, 1, channels),
+            y=y,
+            vectors=WideVectors(count, x.shape[1], channels, scaling.least, scaling.most),
+        )
+    ]
+
+
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """FULLY_CONNECTED."""
     x, weights, bias, y, constant = fully_connected.bound(node)
@@ -215,8 +261,10 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     if x.dtype == np.int8 and (count < WINDOWS or op.weights_zero_point):
         encoded = bind_encoded_vectors(layer, x[0], y[0], stored, op.weights_zero_point)
         return bind_vectors(layer, x[0], y[0]) if encoded is None else encoded
-    if count < WINDOWS or op.weights_zero_point:
+    if op.weights_zero_point:
         return None
+    if count < WINDOWS:
+        return bind_wide_vectors(layer, x[0], y[0])
     windows = Axis(1, 1, 1), Axis(count, 1, count), x[:, np.newaxis], y[:, np.newaxis]
     encoded = bind_encoded_windows(layer, *windows, stored)
     return bind_layer(layer, *windows) if encoded is None else encoded

@@ -159,8 +159,18 @@ def set_fours(functions: Functions) -> str | None:
 
 def sums_of_one(functions: Functions) -> str:
     """r0: a window of four that are held; r1: weights; r2: rounds."""
+    return _sums_of_pairs(16)
+
+
+def sums_of_vector(functions: Functions) -> str:
+    """r0: elements of 16 bits; r1: weights; r2: rounds."""
+    return _sums_of_pairs(4)
+
+
+def _sums_of_pairs(step_bytes: int) -> str:
+    """Sums of two channels, with pairs of elements that are so far apart."""
     step = (
-        "    ldr r6, [r1], #4\n    ldr r12, [r0], #16\n    sxtb16 lr, r6\n    sxtb16 r6, r6, ror #8\n"
+        f"    ldr r6, [r1], #4\n    ldr r12, [r0], #{step_bytes}\n    sxtb16 lr, r6\n    sxtb16 r6, r6, ror #8\n"
         "    smlad r4, r12, lr, r4\n    smlad r5, r12, r6, r5\n"
     )
     return (
@@ -187,6 +197,49 @@ def hold_adjacent(functions: Functions) -> str:
         "    sxtb16 r8, r4\n    sxtb16 r9, r5\n    sxtb16 r10, r6\n    sxtb16 r11, r7\n    stmia r1!, {r8-r11}\n"
         "    sxtb16 r4, r4, ror #8\n    sxtb16 r5, r5, ror #8\n    sxtb16 r6, r6, ror #8\n    sxtb16 r7, r7, ror #8\n"
         "    stmia r1!, {r4-r7}\n    subs r3, #1\n    bne 1b\n    pop {r4-r11, pc}\n"
+    )
+
+
+# --- FULLY_CONNECTED ---------------------------------------------------------------------------------------------
+
+UPPER = 1 << 24
+"""What the upper of two sums is multiplied by: `joint_sums.WORD_UPPER`."""
+
+
+def sum_of_bytes(functions: Functions) -> str:
+    """r0: elements; r1: how many."""
+    return (
+        "    push {r4-r6, lr}\n    mov r2, #0\n    mov r3, #0x80808080\n    mov r12, #0\n    lsrs r6, r1, #3\n"
+        "    beq 2f\n    sub r2, r2, r6, lsl #10\n"
+        "1:  ldr r4, [r0], #4\n    ldr r5, [r0], #4\n    eors r4, r3\n    eors r5, r3\n"
+        "    usada8 r2, r4, r12, r2\n    usada8 r2, r5, r12, r2\n    subs r6, #1\n    bne 1b\n"
+        "2:  ands r1, #7\n    beq 4f\n3:  ldrsb r4, [r0], #1\n    subs r1, #1\n    add r2, r4\n    bne 3b\n"
+        "4:  mov r0, r2\n    pop {r4-r6, pc}\n"
+    )
+
+
+def sums_of_run(functions: Functions) -> str:
+    """r0: results; r1: words of weights; r2: elements; r3: how many of these."""
+    pairs = "".join(
+        f"    uxtb16 lr, {word03}\n    sxtb16 {word03}, {word03}, ror #8\n"
+        f"    smlad r4, lr, {x}, r4\n    smladx r5, {word03}, {x}, r5\n"
+        f"    uxtb16 lr, {word21}\n    sxtb16 {word21}, {word21}, ror #8\n"
+        f"    smlad r6, lr, {x}, r6\n    smladx r7, {word21}, {x}, r7\n"
+        for x, word03, word21 in (("r3", "r8", "r9"), ("r12", "r10", "r11"))
+    )
+    four = "    ldr r12, [r2], #4\n    ldmia r1!, {r8-r11}\n    sxtb16 r3, r12\n    sxtb16 r12, r12, ror #8\n" + pairs
+    return (
+        "    push {r0, r3-r11, lr}\n    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n"
+        "    bics r0, r3, #3\n    beq 3f\n    add r0, r1, r0, lsl #2\n    tst r3, #4\n    bne 2f\n"
+        f"    .p2align 2\n1:\n{four}2:\n{four}    cmp r1, r0\n    bne 1b\n"
+        "3:  ldrd r0, r3, [sp]\n    ands r3, r3, #3\n    beq 5f\n"
+        "4:  ldr r8, [r1], #4\n    ldrsb r12, [r2], #1\n    uxtb16 lr, r8\n    sxtb16 r8, r8, ror #8\n"
+        "    smlabb r4, lr, r12, r4\n    smlatb r6, lr, r12, r6\n    smlatb r5, r8, r12, r5\n"
+        "    smlabb r7, r8, r12, r7\n    subs r3, #1\n    bne 4b\n"
+        f"5:  mov r12, #{UPPER}\n"
+        f"    add r4, #{UPPER // 2}\n    asr r8, r4, #31\n    smlal r4, r8, r5, r12\n    strd r4, r8, [r0]\n"
+        f"    add r6, #{UPPER // 2}\n    asr r9, r6, #31\n    smlal r6, r9, r7, r12\n    strd r6, r9, [r0, #8]\n"
+        "    add sp, #8\n    pop {r4-r11, pc}\n"
     )
 
 

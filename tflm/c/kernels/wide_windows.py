@@ -1,13 +1,14 @@
-"""Windows of inputs of 16 bits times weights: four windows beside each other, times the weights of two channels."""
+"""Inputs of 16 bits times weights of two channels: four windows beside each other, or a vector as it lies in memory."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from tflm.c.kernels.held_windows import CHANNELS, WIDE_DEPTH, WINDOWS, Shape
+from tflm.c.kernels import dsp
+from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import int8_from, int16_from
-from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, inlined, kernel, standalone, unrolled
+from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 
 NARROW_INTEGERS = True
 
@@ -184,4 +185,68 @@ def convolve_int16(
             rounding, clamp, held, weights, table, y, first, second, third, fourth, products, channels, least, most
         )
         window += shape.step
+    return DONE
+
+
+class WideVectors(NamedTuple):
+    """Vectors of 16 bits.
+
+    Attributes:
+        total, depth: how many there are, and their elements.
+        channels: of the output.
+        least, most: of the output.
+    """
+
+    total: int
+    depth: int
+    channels: int
+    least: int
+    most: int
+
+
+@assembled({dsp.CONDITION: dsp.sums_of_vector})
+@standalone
+def sums_of_vector(x: Int16s, weights: Int8s, rounds: int) -> int:
+    """The sum of products of a vector for a channel, and in the upper 32 bits that for the next one."""
+    sum0, sum1 = 0, 0
+    for _round in range(rounds):
+        for k in unrolled(DEPTH):
+            sum0 += x[k] * weights[CHANNELS * k]
+            sum1 += x[k] * weights[CHANNELS * k + 1]
+        x = int16_from(x, DEPTH)
+        weights = int8_from(weights, DEPTH * CHANNELS)
+    both: int = joined(sum0, sum1)
+    return both
+
+
+@kernel
+def multiply_wide(
+    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, vectors: WideVectors
+) -> int:
+    """Vectors of 16 bits times weights, with sums of 32 bits.
+
+    Args:
+        weights: for two channels at a time, of one element after the other; of an even number of elements.
+        table: bias, significand, addend and shift of each channel.
+    """
+    depth, channels, least, most = vectors.depth, vectors.channels, vectors.least, vectors.most
+    rounds, last = depth // DEPTH, depth - 1
+    for _vector in range(vectors.total):
+        row = 0
+        of_pair = int8_from(weights, 0)
+        for channel in range(0, channels, CHANNELS):
+            sum0, sum1 = both_of(sums_of_vector(x, of_pair, rounds))
+            of_pair = int8_from(of_pair, rounds * DEPTH * CHANNELS)
+            if depth & 1:
+                sum0 += x[last] * of_pair[0]
+                sum1 += x[last] * of_pair[1]
+                of_pair = int8_from(of_pair, DEPTH * CHANNELS)
+            other = min(channel + 1, channels - 1)
+            total = sum1 + table[row + 4]
+            y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
+            total = sum0 + table[row]
+            y[channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
+            row += CHANNELS * CONSTANTS
+        x = int16_from(x, depth)
+        y = int16_from(y, channels)
     return DONE

@@ -17,7 +17,7 @@ def as_int16(value: Any) -> Any:
 
 @inlined
 def as_int32(value: Any) -> Any:
-    """An integer's low 32 bits, as a signed number."""
+    """An integer's low 32 bits, as a signed number; a float truncated towards zero, which must fit."""
     return np.int32(value)
 
 

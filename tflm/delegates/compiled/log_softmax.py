@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Float32s, Int8s, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
     LARGEST,
@@ -16,8 +18,7 @@ from tflm.delegates.compiled.fixed_point import (
     one_over_one_plus,
     rounding_divided,
 )
-from tflm.delegates.compiled.functions import exponential
-from tflm.delegates.compiled.softmax import largest_of
+from tflm.delegates.compiled.softmax import RealExp, largest_of
 from tflm.kernels.arithmetic.fixed_point import (
     FOURTH_ROOT,
     LOG_2,
@@ -87,15 +88,23 @@ def log_softmax_int8(x: Int8s, y: Int8s, scaled: Int32s, addends: Int32s, rows: 
     return DONE
 
 
+REAL_LOGS: dict[str, Callable[..., Any]] = {
+    "series": lambda x: as_float32(np.log(as_float64(x))),
+    "library": lambda x: np.log(x),
+}
+RealLog = Annotated[Callable[..., Any], REAL_LOGS]
+"""Of float32, as in `recurrent`."""
+
+
 @kernel
-def log_softmax_float32(x: Float32s, y: Float32s, rows: int, depth: int) -> int:
+def log_softmax_float32(real_exp: RealExp, real_log: RealLog, x: Float32s, y: Float32s, rows: int, depth: int) -> int:
     """Of floats. The sum is taken in the order of the elements: its log depends on that near 1."""
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         total = as_float32(0)
         for i in range(first, first + depth):
-            total += as_float32(exponential(as_float64(x[i] - largest)))
-        logarithm = as_float32(np.log(as_float64(total)))
+            total += real_exp(x[i] - largest)
+        logarithm = real_log(total)
         for i in range(first, first + depth):
             y[i] = x[i] - largest - logarithm
     return DONE
@@ -107,7 +116,8 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     x, y = rows_of(node)
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     if x.dtype == np.float32:
-        return [log_softmax_float32.step(**arrays)]
+        by = "series" if uses_tiles() else "library"
+        return [log_softmax_float32.step(real_exp=by, real_log=by, **arrays)]
     distances, op = np.arange(256, dtype=np.int64), node.op_data
     addends = rounding_divide_by_pot(exps_int8(distances, op), ACCUMULATION_INTEGER_BITS)
     tables = {"scaled": scaled_distances(distances, op), "addends": addends}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Bounds, Elements, Float32s, Int8s, Int32s, Step, inlined, kernel
+from tflm.compiler.language import DONE, Bounds, Elements, Int8s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
@@ -61,6 +61,7 @@ class Layer(NamedTuple):
         channel_step, tap_step: elements from the weights of a channel, and of a tap, to those of the next.
         x_zero_point, weights_zero_point, zero_point: of input, weights and output.
         bias_step, scale_step: 1 where each channel has a bias, and a multiplier, of its own; 0 for one for all.
+        together: channels that are computed at a time, which see the same ones, at most `TOGETHER`.
     """
 
     depth: int
@@ -72,6 +73,11 @@ class Layer(NamedTuple):
     zero_point: int
     bias_step: int
     scale_step: int
+    together: Positive
+
+
+TOGETHER = 4
+"""Channels of the output that are computed at a time: all of them share an element of the input."""
 
 
 # --- Sums --------------------------------------------------------------------------------------------------------
@@ -102,7 +108,13 @@ def add_int64(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_p
     return total + as_int64(as_int32(x - x_zero_point)) * as_int32(weight - weights_zero_point)
 
 
-ADDITIONS = {"float32": add_float32, "int32": add_int32, "int64": add_int64}
+@inlined
+def add_symmetric(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
+    """As `add_int32`, with weights that have no zero point."""
+    return as_int32(total + as_int32(x - x_zero_point) * weight)
+
+
+ADDITIONS = {"float32": add_float32, "int32": add_int32, "symmetric": add_symmetric, "int64": add_int64}
 Addition = Annotated[Callable[..., Any], ADDITIONS]
 
 # --- Outputs -----------------------------------------------------------------------------------------------------
@@ -139,6 +151,36 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
 }
 Output = Annotated[Callable[..., Any], OUTPUTS]
 
+
+@inlined
+def add_products(
+    add: Any,
+    total0: Any,
+    total1: Any,
+    total2: Any,
+    total3: Any,
+    x: Any,
+    weights: Any,
+    seen: int,
+    weight: int,
+    layer: Any,
+) -> tuple[Any, Any, Any, Any]:
+    """Sums of channels with the products of a tap; of one channel, the others stay as they are."""
+    x_zero_point, weights_zero_point, step = layer.x_zero_point, layer.weights_zero_point, layer.channel_step
+    if layer.together > 1:
+        third, fourth = weight + min(2, layer.together - 1) * step, weight + (layer.together - 1) * step
+        for k in range(layer.depth):
+            value = x[seen + k]
+            total0 = add(total0, value, weights[weight + k], x_zero_point, weights_zero_point)
+            total1 = add(total1, value, weights[weight + step + k], x_zero_point, weights_zero_point)
+            total2 = add(total2, value, weights[third + k], x_zero_point, weights_zero_point)
+            total3 = add(total3, value, weights[fourth + k], x_zero_point, weights_zero_point)
+    else:
+        for k in range(layer.depth):
+            total0 = add(total0, x[seen + k], weights[weight + k], x_zero_point, weights_zero_point)
+    return total0, total1, total2, total3
+
+
 # --- Kernels -----------------------------------------------------------------------------------------------------
 
 
@@ -170,9 +212,10 @@ def convolve(
                 above = row * windows.row_stride - windows.rows_before
                 left = column * windows.column_stride - windows.columns_before
                 to = ((batch * windows.y_rows + row) * windows.y_columns + column) * windows.y_step
-                for channel in range(windows.y_channels):
+                for block in range(0, windows.y_channels, layer.together):
+                    channel = min(block, windows.y_channels - layer.together)
                     first = channel // layer.group * layer.depth
-                    total = start()
+                    total0, total1, total2, total3 = start(), start(), start(), start()
                     for i in range(windows.row_taps):
                         line = above + i * windows.row_dilation
                         if line >= 0 and line < windows.x_rows:
@@ -183,23 +226,20 @@ def convolve(
                                     seen = position * windows.x_step + first
                                     tap = i * windows.column_taps + j
                                     weight = channel * layer.channel_step + tap * layer.tap_step
-                                    for k in range(layer.depth):
-                                        total = add(
-                                            total,
-                                            x[seen + k],
-                                            weights[weight + k],
-                                            layer.x_zero_point,
-                                            layer.weights_zero_point,
-                                        )
-                    y[to + channel] = output(
-                        total,
-                        bias[channel * layer.bias_step],
-                        significands[channel * layer.scale_step],
-                        shifts[channel * layer.scale_step],
-                        layer.zero_point,
-                        least,
-                        most,
-                    )
+                                    total0, total1, total2, total3 = add_products(
+                                        add, total0, total1, total2, total3, x, weights, seen, weight, layer
+                                    )
+                    for each in range(channel, channel + layer.together):
+                        y[to + each] = output(
+                            total0,
+                            bias[each * layer.bias_step],
+                            significands[each * layer.scale_step],
+                            shifts[each * layer.scale_step],
+                            layer.zero_point,
+                            least,
+                            most,
+                        )
+                        total0, total1, total2 = total1, total2, total3
     return DONE
 
 
@@ -224,8 +264,9 @@ def convolve_transposed(
         for row in range(windows.y_rows):
             for column in range(windows.y_columns):
                 to = ((batch * windows.y_rows + row) * windows.y_columns + column) * windows.y_step
-                for channel in range(windows.y_channels):
-                    total = start()
+                for block in range(0, windows.y_channels, layer.together):
+                    channel = min(block, windows.y_channels - layer.together)
+                    total0, total1, total2, total3 = start(), start(), start(), start()
                     for i in range(windows.row_taps - 1, -1, -1):
                         above = row + windows.rows_before - i
                         line = above // windows.row_stride
@@ -238,52 +279,21 @@ def convolve_transposed(
                                     seen = position * windows.x_step
                                     tap = i * windows.column_taps + j
                                     weight = channel * layer.channel_step + tap * layer.tap_step
-                                    for k in range(layer.depth):
-                                        total = add(
-                                            total,
-                                            x[seen + k],
-                                            weights[weight + k],
-                                            layer.x_zero_point,
-                                            layer.weights_zero_point,
-                                        )
-                    y[to + channel] = output(
-                        total,
-                        bias[channel * layer.bias_step],
-                        significands[channel * layer.scale_step],
-                        shifts[channel * layer.scale_step],
-                        layer.zero_point,
-                        least,
-                        most,
-                    )
+                                    total0, total1, total2, total3 = add_products(
+                                        add, total0, total1, total2, total3, x, weights, seen, weight, layer
+                                    )
+                    for each in range(channel, channel + layer.together):
+                        y[to + each] = output(
+                            total0,
+                            bias[each * layer.bias_step],
+                            significands[each * layer.scale_step],
+                            shifts[each * layer.scale_step],
+                            layer.zero_point,
+                            least,
+                            most,
+                        )
+                        total0, total1, total2 = total1, total2, total3
     return DONE
-
-
-@kernel
-def multiply_float32(
-    x: Float32s,
-    weights: Float32s,
-    bias: Float32s,
-    limits: Float32s,
-    y: Float32s,
-    positions: int,
-    depth: int,
-    channels: int,
-    bias_step: int,
-) -> int:
-    """The products of a matrix of floats, each sum in the order of the depth."""
-    least, most = limits[0], limits[1]
-    for position in range(positions):
-        begin, weight = position * depth, 0
-        for channel in range(channels):
-            total = as_float32(0.0)
-            for k in range(begin, begin + depth):
-                total += x[k] * weights[weight]
-                weight += 1
-            y[position * channels + channel] = activated(total, bias[channel * bias_step], 0, 0, 0, least, most)
-    return DONE
-
-
-# --- Binding -----------------------------------------------------------------------------------------------------
 
 
 class Scale(NamedTuple):
@@ -352,7 +362,7 @@ def bind_plain_convolution(
         depth = weights.shape[3]
         groups = x.shape[3] // depth if depth else 1
         group, steps = channels // groups, (weights[0].size, depth)
-    layer = _layer(depth, group, steps, bias, scale, zero_points)
+    layer = _layer(depth, group, channels, steps, bias, scale, zero_points)
     return [_step(convolve, windows, layer, x, weights, bias, scale, y)]
 
 
@@ -368,7 +378,9 @@ def bind_plain_transposed(
 ) -> list[Step]:
     """`bind_plain_convolution` for a transposed convolution; the axes are those of a convolution from y to x."""
     windows = _windows(x, y, *axes, y.shape[1], y.shape[2])
-    layer = _layer(weights.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points)
+    layer = _layer(
+        weights.shape[3], y.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points
+    )
     return [_step(convolve_transposed, windows, layer, x, weights, bias, scale, y)]
 
 
@@ -382,11 +394,6 @@ def bind_plain_matrix(
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
     """`bind_plain_convolution` for a matrix: y (positions, rows of weights) is x (positions, depth) times weights."""
-    if x.dtype == np.float32:
-        has_bias = bias is not None
-        arrays = {"x": x, "weights": weights, "bias": bias if has_bias else np.zeros(1, np.float32), "y": y}
-        sizes = {"positions": len(x), "depth": x.shape[1], "channels": len(weights), "bias_step": int(has_bias)}
-        return [multiply_float32.step(**arrays, limits=scale.limits, **sizes)]
     positions = Axis(len(x), 1, len(x))
     return bind_plain_convolution(
         x[np.newaxis, np.newaxis],
@@ -420,13 +427,15 @@ def _windows(
 def _layer(
     depth: int,
     group: int,
+    channels: int,
     steps: tuple[int, int],
     bias: npt.NDArray[Any] | None,
     scale: Scale,
     zero_points: tuple[int, int],
 ) -> Layer:
     has_bias, has_scales = bias is not None, scale.significands.size > 1
-    return Layer(depth, group, *steps, *zero_points, scale.zero_point, int(has_bias), int(has_scales))
+    together = min(max(channels, 1), TOGETHER) if group == channels or group % TOGETHER == 0 else 1
+    return Layer(depth, group, *steps, *zero_points, scale.zero_point, int(has_bias), int(has_scales), together)
 
 
 def _step(
@@ -442,7 +451,7 @@ def _step(
     no_bias = np.zeros(1, np.float32 if scale.sums == "float32" else np.int32)
     step: Step = of.step(
         start=scale.sums,
-        add=scale.sums,
+        add="symmetric" if scale.sums == "int32" and not layer.weights_zero_point else scale.sums,
         output=scale.sums,
         windows=windows,
         layer=layer,

@@ -125,20 +125,27 @@ def softmax_int16(
     return DONE
 
 
+REAL_EXPS: dict[str, Callable[..., Any]] = {
+    "series": lambda x: as_float32(exponential(as_float64(x))),
+    "library": lambda x: np.exp(x),
+}
+RealExp = Annotated[Callable[..., Any], REAL_EXPS]
+"""Of float32, as in `recurrent`."""
+
+
 @kernel
-def softmax_float32(x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: int) -> int:
+def softmax_float32(real_exp: RealExp, x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: int) -> int:
     """Of floats."""
     factor = beta[0]
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         for i in range(first, first + depth):
-            y[i] = exponential(as_float64((x[i] - largest) * factor))
-        total = 0.0
+            y[i] = real_exp((x[i] - largest) * factor)
+        total = as_float32(0)
         for i in range(first, first + depth):
             total += y[i]
-        divisor = as_float32(total)
         for i in range(first, first + depth):
-            y[i] = y[i] / divisor
+            y[i] = y[i] / total
     return DONE
 
 
@@ -151,7 +158,8 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     op = node.op_data
     if x.dtype == np.float32:
-        return [softmax_float32.step(**arrays, beta=np.array([op], np.float32))]
+        real_exp = "series" if uses_tiles() else "library"
+        return [softmax_float32.step(real_exp=real_exp, **arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
         multiplier = multiplier_parts("", QuantizedMultiplier(op.significand, op.shift))
         if not uses_tiles():

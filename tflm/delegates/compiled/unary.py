@@ -13,7 +13,7 @@ import numpy as np
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
 from tflm.delegates.compiled.elementwise import multiplier_parts, output_stage, requantization
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
 from tflm.delegates.compiled.functions import exponential, exponential_minus_one, hyperbolic_tangent
@@ -38,6 +38,14 @@ def logistic(x: Any) -> Any:
     is_tiny = value < LOWEST_SIGMOID
     power = exponential(value if is_tiny else -value)
     return power if is_tiny else 1 / (1 + power)
+
+
+@inlined
+def library_logistic(x: Any) -> Any:
+    """As `logistic`, in float32."""
+    is_tiny = x < as_float32(LOWEST_SIGMOID)
+    power = np.exp(x if is_tiny else -x)
+    return power if is_tiny else as_float32(1) / (as_float32(1) + power)
 
 
 @inlined
@@ -77,6 +85,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "TANH": lambda x: hyperbolic_tangent(as_float64(x)),
 }
 """By operator, of float32; of truth values as bytes."""
+
+LIBRARY: dict[str, Callable[..., Any]] = {
+    "COS": lambda x: np.cos(x),
+    "EXP": lambda x: np.exp(x),
+    "LOG": lambda x: np.log(x),
+    "LOGISTIC": library_logistic,
+    "SIN": lambda x: np.sin(x),
+    "TANH": lambda x: np.tanh(x),
+}
+"""Of float32, by C's library, which needs no double precision."""
+
+FUNCTIONS |= {f"LIBRARY_{name}": function for name, function in LIBRARY.items()}
 
 SIGMOIDS: dict[str, Callable[..., Any]] = {"LOGISTIC": sigmoid_of_steps, "TANH": tanh_of_steps}
 Sigmoid = Annotated[Callable[..., Any], SIGMOIDS]
@@ -132,12 +152,14 @@ def refuse_below(x: Elements, lowest: int, count: int) -> int:
 @kernel
 def quantize(x: Float32s, y: Elements, scale: Float32s, zero_point: int, least: int, most: int, count: int) -> int:
     """x / scale, rounded, halves away from zero, and the zero point. Values that do not fit in 32 bits become -2^31."""
-    divisor = scale[0]
+    divisor, limit, zero = scale[0], as_float32(2.0**31), as_float32(0)
+    below_half = as_float32(0.5 - 2.0**-25)
     for i in range(count):
-        quotient = as_float64(x[i] / divisor)
-        # Of a float32, half can be added in float64 without rounding.
-        whole = np.trunc(quotient + np.copysign(0.5, quotient))
-        integer = as_int64(whole if abs(whole) < 2.0**31 else -(2.0**31))
+        quotient = x[i] / divisor
+        integer = as_int32(-(2**31))
+        if quotient < limit and quotient > -limit:
+            # The sum of a half and less than this is rounded up to the next integer, and no smaller sum is.
+            integer = as_int32(quotient + (below_half if quotient >= zero else -below_half))
         y[i] = clamped(wrapped(integer + zero_point), least, most)
     return DONE
 
@@ -276,7 +298,8 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
     if isinstance(op, Requantization) and x.dtype == np.int32:
         return [requantize.step(**arrays, input_zero_point=op.input_zero_point, **requantization(op))]
     if x.dtype in (np.float32, np.bool_):
-        return [each.step(function=node.operator, **arrays)]
+        by_library = not uses_tiles() and node.operator in LIBRARY
+        return [each.step(function="LIBRARY_" * by_library + node.operator, **arrays)]
     plain = None if uses_tiles() else _plain_step(op, arrays)
     if plain is not None:
         return [plain]
