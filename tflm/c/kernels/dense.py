@@ -21,7 +21,7 @@ from tflm.c.kernels.convolution import (
     scratch_of,
     tables_of_pairs,
 )
-from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
+from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
 from tflm.c.kernels.held_windows import DEPTH, WINDOWS
 from tflm.c.kernels.joint_sums import (
     LARGEST_WORD_SUM,
@@ -271,9 +271,9 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 
 
 def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """FULLY_CONNECTED of int8 without memory to hold vectors in."""
+    """FULLY_CONNECTED of int8 without memory to hold vectors in; None for encoded weights, which would be decoded."""
     x, weights, bias, y, constant = fully_connected.bound(node)
-    if not constant or x.dtype != np.int8:
+    if not constant or x.dtype != np.int8 or is_encoded(node.eval_input(fully_connected.WEIGHTS).elements):
         return None
     op: fully_connected.OpDataFullyConnected = node.op_data
     centred = weights.astype(np.int16) - np.int16(op.weights_zero_point)

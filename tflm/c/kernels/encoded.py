@@ -364,6 +364,11 @@ class EncodedRows(NamedTuple):
     row: npt.NDArray[np.int8]
 
 
+def is_encoded(weights: npt.NDArray[Any]) -> bool:
+    """Whether the weights of a tensor are stored encoded."""
+    return isinstance(weights, EncodedArray) and getattr(weights, "encoded", None) is not None
+
+
 def encoded_rows(weights: npt.NDArray[Any], first: int, count: int, zero_point: int) -> EncodedRows | None:
     """Encoded weights from row `first` on; None if they are not encoded, or not in a way that kernels decode.
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.convolution import Layer, layer_of
+from tflm.c.kernels.encoded import is_encoded
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
@@ -106,10 +107,10 @@ def convolve_in_place(
 
 
 def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """CONV_2D of integers; None where 32 bits do not hold the sums."""
+    """CONV_2D of integers; None where 32 bits do not hold the sums, or weights are encoded and would be decoded."""
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     op: OpDataConv = node.op_data
-    if not constant or op.multiplier is None:
+    if not constant or op.multiplier is None or is_encoded(node.eval_input(conv_2d.INPUTS.weights).elements):
         return None
     groups = x.shape[3] // weights.shape[3]
     layer = layer_of(weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:]), bias, op, op.input_zero_point)
