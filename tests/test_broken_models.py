@@ -863,7 +863,7 @@ def test_a_model_with_one_thing_changed_is_run_or_refused(operator: str, data: s
     run(data.draw(with_one_thing_changed(operator)), arena_size=1 << 18)
 
 
-@pytest.mark.runs(0.2)
+@pytest.mark.runs(0.15)
 @given(data=st.data())
 @settings(max_examples=max(100, settings().max_examples))
 def test_of_models_with_one_thing_changed_some_run(data: st.DataObject) -> None:

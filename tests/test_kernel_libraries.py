@@ -124,7 +124,7 @@ def answers(
     interpreter = tflm.MicroInterpreter(
         tflm.Model(model),
         tflm.AllOpsResolver(),
-        bytearray(1 << 18),
+        bytearray(1 << 20),
         target=tflm.targets.PARTS["cortex-m4"],
         kernels=kernels,
         delegates=(),

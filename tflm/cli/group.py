@@ -38,6 +38,7 @@ CLOSED_PIPE = 141
 
 OPTIONS = {
     "on_bad='leave-out'": "--leave-out",
+    "causal=True": "--causal",
     "kernels='": "--kernels",
     "overlap='": "--overlap",
     "release='": "--tflm",
