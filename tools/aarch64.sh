@@ -18,8 +18,8 @@ fetch() {
     apt=$root/apt
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
     touch "$apt/status"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main" \
-        > "$apt/sources.list"
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" > "$apt/sources.list"
     set -- -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Install-Recommends=false \
         -o APT::Sandbox::User= -o Debug::NoLocking=1 -o Dir::Etc::sourcelist="$apt/sources.list" \
         -o Dir::Etc::sourceparts=/nonexistent -o Dir::State="$apt" -o Dir::State::status="$apt/status" \
