@@ -217,7 +217,7 @@ def test_all_rows_of_a_variable_are_read(slots: int) -> None:
 
 @pytest.mark.parametrize("operator", [name for name, each in REGISTRATIONS.items() if each.ends_invoke])
 def test_what_an_invoke_may_end_with_lasts(operator: str) -> None:
-    """Also where it is no variable, and small tensors could lie over it."""
+    """Even if the tensor is not a variable, so that small tensors could overlap it."""
     builder = ModelBuilder()
     main = builder.subgraph()
     scale = quantized(0.5)

@@ -329,7 +329,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
 
 
 def _require_optimization(options: CompileOptions) -> None:
-    """Reject an optimization that there is not, or that a named RAM leaves no choice for.
+    """Reject an unknown optimization, and one beside a limit of RAM, which decides it.
 
     Raises:
         ArgumentError: the message says which.

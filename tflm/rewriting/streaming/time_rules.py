@@ -52,8 +52,8 @@ class TimeRule(NamedTuple):
         reads: everything that an output row depends on, in order.
         step: the operator for a range of output rows.
         crops: whether the output is a range of input rows, unchanged.
-        causal: as `step`, with all padding along time at its start, for rows from before the window, too; None if there
-            is no padding.
+        causal: as `step`, with all padding along time at its start, for rows from before the window, too; None
+            without padding.
     """
 
     places: tuple[int, ...]
