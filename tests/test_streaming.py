@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, Draw
 from oracle import Oracle
+from test_cli import INT8_MODEL, run
 from typer.testing import CliRunner
 
 import tflm
@@ -320,6 +321,31 @@ def test_one_of_two_inputs_is_streamed(index: int) -> None:
     assert (streamed.macs, streamed.macs_before) == ((1 + 10) * 3 * 4 * 4, 2 * 10 * 3 * 4 * 4)
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_c_streams_the_input_that_is_named(index: int) -> None:
+    compiled = tflm.compile_model(model_of_two_windows(), "net", stream=1, stream_input=index)
+    sizes = {f"NET_INPUT_{number}_BYTES": 4 if number == index else 48 for number in range(2)}
+    assert all(f"#define {macro} {size}\n" in compiled.files["net.h"] for macro, size in sizes.items())
+
+
+def test_an_input_to_stream_needs_a_hop() -> None:
+    with pytest.raises(tflm.ArgumentError, match="new frames in each invoke: stream=1"):
+        tflm.compile_model(model_of_two_windows(), "net", stream_input=1)
+
+
+def test_commands_refuse_a_model_without_time_alike(tmp_path: Path) -> None:
+    np.save(tmp_path / "frames.npy", np.zeros((2, 1), np.int8))
+    commands = (
+        ("stream", INT8_MODEL),
+        ("compile", INT8_MODEL, tmp_path / "c", "--stream", 1),
+        ("run", INT8_MODEL, "--stream", "--inputs", tmp_path / "frames.npy"),
+    )
+    for command in commands:
+        answer = run(*command)
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert "no input has a time axis of several frames (found [1, 1])" in answer.stderr
+
+
 def test_the_report_says_what_is_not_streamed(tmp_path: Path) -> None:
     model = model_of_two_windows()
     (tmp_path / "two.tflite").write_bytes(model.data)
@@ -342,6 +368,17 @@ def test_unused_frames_do_not_count_for_the_warm_up() -> None:
     images.convolution(images.last, 4, (3, 1), (3, 1), padding=Padding.VALID)  # frames 0 to 17
     images.main.output(images.last)
     assert tflm.stream(tflm.Model(images.main.builder.build()), hop=3).warm_up == 7
+
+
+def test_an_invoke_takes_all_frames_of_a_hop() -> None:
+    """Only the last frame of a hop is read, and an invoke still takes the other ones."""
+    images = Images(ModelBuilder().subgraph(), (1, 17, 1, 4))
+    images.convolution(images.last, 4, (1, 1), (4, 1), padding=Padding.VALID)  # frames 0, 4, ..., 16
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    streamed = tflm.stream(model, hop=4)
+    assert streamed.model.subgraphs[0].tensors[streamed.model.subgraphs[0].inputs[0]].shape == (1, 4, 1, 4)
+    check_against_windows(model, streamed, None)
 
 
 def causal_answers(kernels: Sequence[int], model: tflm.Model, frames: Frames) -> Frames:

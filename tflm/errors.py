@@ -96,6 +96,10 @@ class CompileError(TflmError):
     """A model cannot be compiled to C: it has operators without C kernels, or does not fit the RAM that is allowed."""
 
 
+class StreamError(ArgumentError):
+    """A model has no streaming form, or none with this hop; the message names the operator and what to do."""
+
+
 class RewriteError(TflmError):
     """A rewritten model's results differ from the original's: a bug in this package, found before writing the model."""
 

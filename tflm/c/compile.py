@@ -28,6 +28,7 @@ from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
+from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
 from tflm.rewriting.tiled_model import fold
 from tflm.runtime.micro_measurement import measure_arena
@@ -157,6 +158,7 @@ class CompileOptions:
     target: Target | None = None
     max_constants: int = MAX_CONSTANTS
     stream: int | None = None
+    stream_input: int | None = None
     feed_rows: int | None = None
     optimize: str | None = None
 
@@ -172,6 +174,7 @@ def compile_model(
     target: Target | None = None,
     max_constants: int = MAX_CONSTANTS,
     stream: int | None = None,
+    stream_input: int | None = None,
     feed_rows: int | None = None,
     optimize: str | None = None,
 ) -> CompiledModel:
@@ -189,6 +192,7 @@ def compile_model(
         target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
         max_constants: maximum bytes of tables in flash, which become about three times as much text.
         stream: new frames in each invoke, for a model over a window of frames; see `tflm.stream`.
+        stream_input: index of the input that is the window; None to choose the one that saves the most work.
         feed_rows: rows of the input image that a call of NAME_feed takes, which is there in place of NAME_invoke. The
             image is never stored whole.
         optimize: "speed" for the fewest calls of the fastest kernels, in as much RAM as they take; "ram" for the least
@@ -199,10 +203,11 @@ def compile_model(
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
             has more constants than allowed, or a tensor of more than 16 MiB and no RAM as large is named.
         ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
+        StreamError: the model has no streaming form, or none with this hop.
         TflmError: the model cannot be run.
     """
     options = CompileOptions(
-        ram, memories or {}, self_test, kernels, target, max_constants, stream, feed_rows, optimize
+        ram, memories or {}, self_test, kernels, target, max_constants, stream, stream_input, feed_rows, optimize
     )
     return compiled_with(options, model, name)
 
@@ -279,8 +284,8 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     require_name(name)
     _require_optimization(options)
     origin = origin_of(model, name)
-    streamed = None if options.stream is None else streamed_form(model, hop=options.stream)
-    model, options = model if streamed is None else streamed.model, replace(options, stream=None)
+    streamed = _streamed(model, options)
+    model, options = model if streamed is None else streamed.model, replace(options, stream=None, stream_input=None)
     _require_small_tensors(model, options)
     given, model = model, _simplified(model)
     choice, kept, generated_ram_bytes = _choice(model, options)
@@ -326,6 +331,15 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         warming,
         partial(_optimized, model, options, choice),
     )
+
+
+def _streamed(model: Model, options: CompileOptions) -> StreamedModel | None:
+    """The streaming form of a model, if new frames in each invoke are asked for; errors as of `stream`."""
+    if options.stream is not None:
+        return streamed_form(model, hop=options.stream, input=options.stream_input)
+    if options.stream_input is not None:
+        raise ArgumentError("an input to stream needs the number of its new frames in each invoke: stream=1")
+    return None
 
 
 def _require_optimization(options: CompileOptions) -> None:

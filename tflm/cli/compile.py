@@ -22,7 +22,7 @@ from tflm.c.compile_report import compile_figures, compile_report
 from tflm.c.kernel_choice import CHOICES, GENERATED
 from tflm.cli.output import answer, wrote
 from tflm.cli.parameters import AsJson, CompiledMemories, CompiledRam
-from tflm.errors import ArgumentError, CompileError
+from tflm.errors import ArgumentError, CompileError, StreamError
 from tflm.schedule.plan import OPTIMIZATIONS
 from tflm.targets import PARTS, by_name
 
@@ -78,7 +78,15 @@ def compile(
     ] = "16M",
     stream: Annotated[
         int | None,
-        typer.Option(metavar="FRAMES", help="Take this many new frames of a window in each invoke; see tflm stream."),
+        typer.Option(
+            metavar="FRAMES", min=1, help="Take this many new frames of a window in each invoke; see tflm stream."
+        ),
+    ] = None,
+    stream_input: Annotated[
+        int | None,
+        typer.Option(
+            metavar="INDEX", min=0, help="Input that is the window of --stream. Default: what saves most work."
+        ),
     ] = None,
     feed_rows: Annotated[
         int | None,
@@ -112,15 +120,18 @@ def compile(
     names = [name] if name is not None else [identifier_of(path.stem) for path in paths]
     if len(set(names)) < len(names):
         raise OptionError(f"two models would have the name {max(names, key=names.count)}; rename a file")
+    if stream_input is not None and stream is None:
+        raise OptionError("--stream-input is for --stream FRAMES; give both")
     loaded = {title: load_model(path) for title, path in zip(names, paths)}
     try:
         part = None if target is None else by_name(target)
         options = compile_options(ram, memories, kernels, part, self_test, max_constants, optimize)
-        made = all_compiled_with(replace(options, stream=stream, feed_rows=feed_rows), loaded)
+        options = replace(options, stream=stream, stream_input=stream_input, feed_rows=feed_rows)
+        made = all_compiled_with(options, loaded)
+    except (CompileError, StreamError) as error:
+        raise RequestError(str(error)) from None
     except ArgumentError as error:
         raise OptionError(str(error)) from None
-    except CompileError as error:
-        raise RequestError(str(error)) from None
     files = made.files
     if serve:
         if len(paths) > 1:

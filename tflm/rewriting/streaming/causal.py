@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflm.errors import ArgumentError
+from tflm.errors import StreamError
 from tflm.graph import Graph
 from tflm.rewriting.streaming.kept_rows import timeline
 from tflm.rewriting.streaming.row_plan import RowsOfTensor
@@ -32,7 +32,7 @@ def causal_form(model: Model, streamed: int, track: Track) -> tuple[Model, int]:
     """The causal form along frames at this place in an input, and the frames by which its window is longer.
 
     Raises:
-        ArgumentError: a layer pads time that has no causal form; the message names it.
+        StreamError: a layer pads time that has no causal form; the message names it.
     """
     graph = Graph(model)
     _pad_apart(graph, streamed, track)
@@ -74,7 +74,7 @@ def _pad_apart(graph: Graph, streamed: int, track: Track) -> None:
             assert axes is not None
             if axes[2 - rule.track.axis].leaves_image:
                 if graph.code(operator) is BuiltinOperator.AVERAGE_POOL_2D:
-                    raise ArgumentError(
+                    raise StreamError(
                         f"operator {index} (AVERAGE_POOL_2D) leaves out padding of two dimensions, which has no causal "
                         "form; stream the model without --causal, or pool without padding"
                     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.atomic_write import write_atomically
-from tflm.errors import ArgumentError
+from tflm.errors import ArgumentError, StreamError
 from tflm.graph import Graph
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming.causal import causal_form
@@ -140,7 +140,8 @@ def stream(
         report: called with the name of each step.
 
     Raises:
-        ArgumentError: no axis can be streamed, or not with this hop; the message names the operator and what to do.
+        StreamError: no axis can be streamed, or not with this hop; the message names the operator and what to do.
+        ArgumentError: another argument is invalid.
         TflmError: the model cannot be run.
         RewriteError: an answer differs from the original's.
     """
@@ -199,7 +200,7 @@ def _require_fixed_shapes(graph: Graph) -> None:
     for number, tensor in enumerate(graph.inputs):
         signature = graph.tensors[tensor].shape_signature or ()
         if 0 in graph.shape(tensor) or any(size < 0 for size in signature[1:]):
-            raise ArgumentError(
+            raise StreamError(
                 f"input {number} has a dynamic shape, {list(signature or graph.shape(tensor))}; "
                 f"fix it first (tflm resize, or tflm.resize)"
             )
@@ -226,7 +227,7 @@ def _best_causal_form(
     for tensor, track in _tracks(graph, axis, inputs):
         try:
             made, earlier = causal_form(base, tensor, track)
-        except ArgumentError as error:
+        except StreamError as error:
             refusal = error
             continue
         longer = Graph(made)
@@ -236,7 +237,7 @@ def _best_causal_form(
             best = macs, made, earlier, track.axis, [streamed]
     if best is not None:
         return best[1:]
-    raise refusal or ArgumentError(
+    raise refusal or StreamError(
         "no layer pads time, so the causal form is the model itself; stream it without causal=True"
     )
 
@@ -246,19 +247,19 @@ def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, 
     tracks = _tracks(graph, axis, inputs)
     if not tracks:
         shapes = ", ".join(str(list(graph.shape(tensor))) for tensor in inputs)
-        raise ArgumentError(f"no input has a time axis of several frames (found {shapes or 'no inputs'})")
+        raise StreamError(f"no input has a time axis of several frames (found {shapes or 'no inputs'})")
     fitting = [(tensor, track) for tensor, track in tracks if hop < track.rows]
     if not fitting:
         longest = max(track.rows for _, track in tracks)
-        raise ArgumentError(f"a hop of {hop} frames leaves nothing of a window of {longest} (use less)")
+        raise StreamError(f"a hop of {hop} frames leaves nothing of a window of {longest} (use less)")
     streams = [stream_along(graph, macs, tensor, track, hop) for tensor, track in fitting]
     best = min(streams, key=lambda each: sum(each.macs))
     if sum(best.macs) < sum(macs) and convolution_out_of_step(graph, best.timeline) is None:
         return best
     for tensor, track in tracks:
         if hop >= track.rows and _saves_work(graph, macs, tensor, track):
-            raise ArgumentError(f"a hop of {hop} frames leaves nothing of a window of {track.rows} (use less)")
-    raise ArgumentError(_why_not(graph, macs, hop, streams))
+            raise StreamError(f"a hop of {hop} frames leaves nothing of a window of {track.rows} (use less)")
+    raise StreamError(_why_not(graph, macs, hop, streams))
 
 
 def _saves_work(graph: Graph, macs: Sequence[int], tensor: int, track: Track) -> bool:
