@@ -6,7 +6,8 @@ import gc
 import importlib
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -75,7 +76,41 @@ def function_of(name: str) -> Callable[..., None]:
     return found
 
 
-class SeedOrNot(TyperCommand):
+class GivenValues(NamedTuple):
+    """Converts the values of a parameter. Typer converts with pydantic, whose import takes as long as a command."""
+
+    annotation: Any
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return strings, paths, defaults and lists of them; typer converts all else."""
+        kind, *_ = get_args(self.annotation) or (self.annotation,)
+        is_list = kind is not self.annotation
+        if value is None:
+            return () if is_list else None
+        values = [Path(each) if kind is Path else each for each in (value if is_list else [value])]
+        if all(isinstance(each, kind) for each in values):
+            return values if is_list else values[0]
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+class GivenParameters:
+    """Part of a command: converts its parameters by `GivenValues`."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters; those of older versions of typer convert themselves, without pydantic."""
+        found = super().get_params(ctx)  # type: ignore[misc]  # the command's
+        for each in found:
+            if getattr(each, "_runtime_param", self) is None:
+                each._runtime_param = GivenValues(each.type_descriptor.annotation)
+        return found
+
+
+class Command(GivenParameters, TyperCommand):
+    """A command of the program."""
+
+
+class SeedOrNot(Command):
     """A command whose option `--random` may be given without a number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -88,7 +123,7 @@ class SeedOrNot(TyperCommand):
         return super().parse_args(ctx, given)
 
 
-class ImportedCommands(Commands):
+class ImportedCommands(GivenParameters, Commands):
     """The commands, each imported when it is asked for."""
 
     def __init__(self, **settings: Any):
@@ -100,7 +135,7 @@ class ImportedCommands(Commands):
             from tflm.cli.parameters import command  # what most commands need
 
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command(cls=SeedOrNot if cmd_name == "run" else None)(command(function_of(cmd_name)))
+            single.command(cls=SeedOrNot if cmd_name == "run" else Command)(command(function_of(cmd_name)))
             self.commands[cmd_name] = typer.main.get_command(single)
         return self.commands.get(cmd_name)
 
