@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Container, Mapping
@@ -207,6 +208,12 @@ def test_folders_import_in_one_direction() -> None:
     assert set(order) == drawn.keys() - {"", "__main__"}
     back = [(folder, each) for folder in order for each in drawn[folder] if order.index(each) > order.index(folder)]
     assert back == []
+
+
+def test_what_the_package_offers_is_imported_from_its_module() -> None:
+    """The package imports the application for its users; only the command is above both."""
+    below = {name: source for name, source in IMPORTS.items() if name != "tflm" and not name.startswith("tflm.cli")}
+    assert [name for name, source in below.items() if re.search(r"^\s*import tflm$", source, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("form", ["{}", "def f():\n    {}", "if TYPE_CHECKING:\n    {}"])

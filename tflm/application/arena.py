@@ -10,16 +10,12 @@ from typing import Any
 
 import numpy as np
 
-import tflm
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
-from tflm.application.flash_report import budget_figures
-from tflm.application.hand_over import continue_within, not_fitting, other_build
 from tflm.application.machine import Machine, kernels_from, libraries_for
 from tflm.application.models import bytes_from, title_of
 from tflm.application.progress import Progress, silent
 from tflm.boards import Bank, Board, boards
-from tflm.firmware.board_budget import board_budget
-from tflm.firmware.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, combined, fits_of
+from tflm.firmware.board_fit import Answer, BoardFit, BoardRefusal, KernelsRefusal, arena_with, combined, fits_of
 from tflm.firmware.board_report import (
     SIZE_COLUMNS,
     concerns_line,
@@ -35,10 +31,14 @@ from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases
 from tflm.report import NAME, TEXT, Report, Table, with_thousands
+from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
-from tflm.runtime.micro_measurement_report import drawn_figures, measurement_figures, shown
-from tflm.targets import align_up
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, drawn_figures, measurement_figures, shown
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+from tflm.targets import TARGETS, align_up
 
 SHARED_ARENA_BYTES = 1 << 26
 
@@ -63,18 +63,16 @@ class SharedArena:
     tail_bytes: int
 
 
-def share(models: Sequence[tflm.Model], machine: Machine, planner: str) -> SharedArena:
+def share(models: Sequence[Model], machine: Machine, planner: str) -> SharedArena:
     """Allocate models in one arena, one after the other.
 
     Raises:
         TflmError: a model cannot be allocated.
     """
-    allocator = tflm.MicroAllocator(
-        np.zeros(SHARED_ARENA_BYTES, np.uint8), planner, machine.target, kernels=machine.kernels
-    )
+    allocator = MicroAllocator(np.zeros(SHARED_ARENA_BYTES, np.uint8), planner, machine.target, kernels=machine.kernels)
     with np.errstate(all="ignore"):
         for model in models:
-            lay_out(MicroGraph(model, tflm.AllOpsResolver(), (), machine.kernels), allocator)
+            lay_out(MicroGraph(model, AllOpsResolver(), (), machine.kernels), allocator)
     return SharedArena(allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes)
 
 
@@ -94,12 +92,12 @@ class ArenaNeeds:
         ram: the size of the only memory, as typed; None on a board of the table.
     """
 
-    models: Sequence[tuple[Path, tflm.Model]]
+    models: Sequence[tuple[Path, Model]]
     machine: Machine
     planner: str
-    measured: list[tuple[Path, tflm.ArenaMeasurement]]
+    measured: list[tuple[Path, ArenaMeasurement]]
     shared: SharedArena | None
-    fits: list[tflm.BoardFit]
+    fits: list[BoardFit]
     limit: int | None
     on_all_targets: bool
     ram: str | None = None
@@ -140,6 +138,8 @@ class ArenaNeeds:
         (path, model), found = self.models[0], self.verdict
         if found is None or found.answer is Answer.YES:
             return
+        from tflm.application.hand_over import continue_within, not_fitting  # rarely needed
+
         if self.limit is not None and self.needed_bytes > self.limit:
             over = self.needed_bytes - self.limit
             next_step = continue_within(path, self.machine, str(self.limit))
@@ -153,7 +153,7 @@ class ArenaNeeds:
 
 
 def arena_needs(
-    models: Sequence[tuple[Path, tflm.Model]],
+    models: Sequence[tuple[Path, Model]],
     machine: Machine,
     planner: str,
     place: Board | None,
@@ -169,7 +169,7 @@ def arena_needs(
         limit: the budget in bytes, or None.
         ram: the size of the place's memory, if it is not a board of the table.
     """
-    every_target = [Machine(target, REFERENCE, None) for target in tflm.targets.TARGETS.values()]
+    every_target = [Machine(target, REFERENCE, None) for target in TARGETS.values()]
     machines = every_target if on_all_targets else [machine]
     measured = []
     with progress("laying out", len(models) * len(machines)) as advance:
@@ -198,7 +198,7 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
         "refusing_kernels": [each for _, of_model in by_model for each in of_model],
         "shared": needs.shared,
         "boards": [fit_figures(fit) for fit in needs.fits],
-        "budgets": [budget_figures(board_budget(model, fit)) for (_, model), fit in zip(needs.models, needs.fits)],
+        "budgets": [_budget(model, fit) for (_, model), fit in zip(needs.models, needs.fits)],
         "verdict": None if needs.verdict is None else verdict_figures(needs.verdict),
         "budget_bytes": needs.limit,
         "needed_bytes": needs.needed_bytes,
@@ -208,23 +208,36 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
 
 def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
     """Yield a report for each model and for its board, then one for the shared arena."""
-    fits: Sequence[tflm.BoardFit | None] = needs.fits or [None] * len(needs.models)
+    fits: Sequence[BoardFit | None] = needs.fits or [None] * len(needs.models)
     lines = iter([needs.verdict.line] if needs.verdict is not None else [])
     for (path, model), (_, measured), fit in zip(needs.models, needs.measured, fits):
         report = full_report(path, model, measured, needs.machine, needs.planner)
         yield replace(report, verdict=next(lines, ""))
         if fit is not None:
             report = fit_report(fit)
-            other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.ram)
-            report.notes.extend([other] if other else [])
+            report.notes.extend(_next_step(path, model, needs, fit))
             yield report
     if needs.shared is not None:
         yield _shared_report(needs.shared, needs.needed_bytes)
 
 
+def _budget(model: Model, fit: BoardFit) -> dict[str, Any]:
+    from tflm.application.flash_report import budget_figures  # reads the tables of flash
+    from tflm.firmware.board_budget import board_budget
+
+    return budget_figures(board_budget(model, fit))
+
+
+def _next_step(path: Path, model: Model, needs: ArenaNeeds, fit: BoardFit) -> list[str]:
+    from tflm.application.hand_over import not_fitting, other_build  # for boards alone
+
+    other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.ram)
+    return [other] if other else []
+
+
 def fits_of_boards(
-    model: tflm.Model, kernels: str | None, planner: str, release: Releases | None = None, reserve: int = 0
-) -> list[tflm.BoardFit | BoardRefusal]:
+    model: Model, kernels: str | None, planner: str, release: Releases | None = None, reserve: int = 0
+) -> list[BoardFit | BoardRefusal]:
     """Check how a model fits each board with its usual kernels, or all boards that `kernels` are for."""
     family = "" if kernels is None else kernels_from(kernels).family
     known = [board for board in boards().values() if family in ("", board.target.family)]
@@ -244,7 +257,7 @@ def board_with_ram(machine: Machine, ram: str) -> Board:
     return Board(f"a part with {ram}", machine.target.description, machine.target, machine.kernels.name, "", banks)
 
 
-def others(model: tflm.Model, machine: Machine, planner: str) -> list[tflm.ArenaMeasurement | KernelsRefusal]:
+def others(model: Model, machine: Machine, planner: str) -> list[ArenaMeasurement | KernelsRefusal]:
     """Measure a model with the other kernel libraries for the part; none for a mere data model."""
     usual = machine.kernels.name.partition("@")[0]
     names = [name for name in libraries_for(machine.target) if name != usual] if machine.target.family else []
@@ -252,9 +265,7 @@ def others(model: tflm.Model, machine: Machine, planner: str) -> list[tflm.Arena
     return [arena_with(model, machine.target, each, planner=planner) for each in built]
 
 
-def _other_kernels(
-    model: tflm.Model, machine: Machine, planner: str
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _other_kernels(model: Model, machine: Machine, planner: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return figures of the other kernel libraries: those that can run a model, and those that cannot."""
     sizes = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes")
     able: list[dict[str, Any]] = []
@@ -268,9 +279,7 @@ def _other_kernels(
     return able, refusing
 
 
-def full_report(
-    path: Path, model: tflm.Model, measured: tflm.ArenaMeasurement, machine: Machine, planner: str
-) -> Report:
+def full_report(path: Path, model: Model, measured: ArenaMeasurement, machine: Machine, planner: str) -> Report:
     """Report a measurement, the other kernel libraries, and whether something behaves differently on the device."""
     report = shown(measured, title_of(path))
     if machine.target.family:
@@ -283,19 +292,19 @@ def full_report(
     return report
 
 
-def drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
+def drawn(path: Path, model: Model, machine: Machine, planner: str) -> dict[str, Any]:
     """Return the figures of a picture, with those of other kernels."""
     able, _ = _other_kernels(model, machine, planner)
     return {"model": str(path), **drawn_figures(measure(model, machine, planner)), "other_kernels": able}
 
 
-def measure(model: tflm.Model, machine: Machine, planner: str) -> tflm.ArenaMeasurement:
+def measure(model: Model, machine: Machine, planner: str) -> ArenaMeasurement:
     """Measure a model on a machine with all operators available."""
-    resolver = tflm.AllOpsResolver()
-    return tflm.measure_arena(model, resolver, target=machine.target, kernels=machine.kernels, planner=planner)
+    resolver = AllOpsResolver()
+    return measure_arena(model, resolver, target=machine.target, kernels=machine.kernels, planner=planner)
 
 
-def target_table(measured: Sequence[tuple[Path, tflm.ArenaMeasurement]]) -> Table:
+def target_table(measured: Sequence[tuple[Path, ArenaMeasurement]]) -> Table:
     """The sizes on every target."""
     columns = {"model": NAME, "target": TEXT, **SIZE_COLUMNS}
     rows = ((title_of(path), found.target.name, *sizes_of(found)) for path, found in measured)

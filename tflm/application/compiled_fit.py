@@ -6,15 +6,17 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tflm
 from tflm.boards import Bank, Board, boards, chips
 from tflm.errors import TflmError
 from tflm.firmware.board_fit import banks_for
 from tflm.report import with_thousands
 from tflm.schema.model import Model
 from tflm.targets import Target
+
+if TYPE_CHECKING:
+    from tflm.c.compile import CompiledModel
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class CompiledFit:
     """
 
     board: Board
-    compiled: tflm.CompiledModel
+    compiled: CompiledModel
     reserve_bytes: int = 0
 
     @property
@@ -136,7 +138,9 @@ def compiled_fit(model: Model, board: Board, *, name: str = "model", reserve: in
     Raises:
         TflmError: the model cannot be compiled.
     """
-    return CompiledFit(board, tflm.compile_model(model, name), reserve)
+    from tflm.c.compile import compile_model  # for few hints
+
+    return CompiledFit(board, compile_model(model, name), reserve)
 
 
 def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> CompiledFit | None:

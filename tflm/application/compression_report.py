@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.application.rewriting_report import Placed
-from tflm.firmware.instructions import ENOUGH, decoding_instructions
+from tflm.errors import TflmError
+from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
 from tflm.report import Report
+from tflm.rewriting.compression import CompressedModel
 from tflm.rewriting.compression.compression_report import shown
+from tflm.schema.model import Model
 
 
-def firmware_flash_change(model: tflm.Model, compressed: tflm.CompressedModel, machine: Machine) -> int | None:
+def firmware_flash_change(model: Model, compressed: CompressedModel, machine: Machine) -> int | None:
     """Bytes by which the firmware's flash grows, negative if it shrinks: the model and the kernel of TFLM_DECODE.
 
     Assumes that nothing else in the firmware uses the kernel. None if flash is not known for the target and kernels.
@@ -45,15 +47,15 @@ class Decoding:
         return f"about {sum(self.by_tensor):,} instructions{share}"
 
 
-def decoding(model: tflm.Model, compressed: tflm.CompressedModel, machine: Machine) -> Decoding | None:
+def decoding(model: Model, compressed: CompressedModel, machine: Machine) -> Decoding | None:
     """Estimate what decoding costs; None if instructions are not known for the target and kernels."""
     target, kernels = machine.target, machine.kernels
     readers = sorted({(tensor.subgraph, reader) for tensor in compressed.tensors for reader in tensor.readers})
     operators = [(subgraph, reader + _inserted_before(readers, subgraph, reader)) for subgraph, reader in readers]
     try:
         by_operator = decoding_instructions(compressed.model, operators, target=target, kernels=kernels)
-        before = tflm.estimate(model, target=target, kernels=kernels)
-    except tflm.TflmError:
+        before = estimate(model, target=target, kernels=kernels)
+    except TflmError:
         return None
     by_tensor = dict.fromkeys(range(len(compressed.tensors)), 0)
     for (subgraph, reader), instructions in zip(readers, by_operator, strict=True):
@@ -75,7 +77,7 @@ def _inserted_before(readers: Sequence[tuple[int, int]], subgraph: int, reader: 
 
 
 def compression_report(
-    compressed: tflm.CompressedModel, name: str, flash_change: int | None, cost: Decoding | None, is_limited: bool
+    compressed: CompressedModel, name: str, flash_change: int | None, cost: Decoding | None, is_limited: bool
 ) -> Report:
     """Report a compressed model and, if known, the change of the firmware's flash and the cost of decoding."""
     report = shown(compressed, name, is_limited, None if cost is None else cost.by_tensor)
@@ -98,7 +100,7 @@ def compression_report(
 
 
 def compression_figures(
-    path: Path, compressed: tflm.CompressedModel, flash_change: int | None, cost: Decoding | None, where: Placed
+    path: Path, compressed: CompressedModel, flash_change: int | None, cost: Decoding | None, where: Placed
 ) -> Any:
     """Return the JSON document of a compressed model; sizes in bytes."""
     return {
@@ -126,7 +128,7 @@ def compression_figures(
     }
 
 
-def limits_missed(compressed: tflm.CompressedModel, ram: int | None, flash: int | None) -> list[str]:
+def limits_missed(compressed: CompressedModel, ram: int | None, flash: int | None) -> list[str]:
     """Describe the limits that the model exceeds."""
     sizes = (("arena", "--ram", compressed.minimum_arena_bytes, ram), ("file", "--flash", len(compressed.data), flash))
     return [

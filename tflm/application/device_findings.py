@@ -8,16 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-import tflm
 from tflm.application.machine import Machine
 from tflm.application.progress import Progress, silent
 from tflm.firmware.arena_causes import Build, builds_that_fit, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, Invokes, Place
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.runtime.micro_profiler import MicroProfiler
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+from tflm.schema.model import Model
 
 
 class Timed(NamedTuple):
@@ -74,13 +75,13 @@ class ArenaFinding(NamedTuple):
     another_model: str
 
 
-def forms_of_an_invoke(model: tflm.Model) -> list[list[tuple[Place, str]]]:
+def forms_of_an_invoke(model: Model) -> list[list[tuple[Place, str]]]:
     """Return the operators in the order of the second invoke, and of the first one if it differs.
 
     Raises:
         TflmError: the model cannot be run here.
     """
-    profiler = tflm.MicroProfiler()
+    profiler = MicroProfiler()
     interpreter = ready_interpreter(model, profiler=profiler, delegates=[])
     forms = []
     for _ in range(2):
@@ -91,7 +92,7 @@ def forms_of_an_invoke(model: tflm.Model) -> list[list[tuple[Place, str]]]:
     return forms[1:] if forms[0] == forms[1] else forms[::-1]
 
 
-def timed(model: tflm.Model, invokes: Invokes) -> list[Timed]:
+def timed(model: Model, invokes: Invokes) -> list[Timed]:
     """Each operator that ran, in the model's order."""
     medians = {place: statistics.median(ticks) for place, ticks in invokes.ticks.items()}
     total = sum(ticks for (subgraph, _), ticks in medians.items() if subgraph == 0) or 1.0
@@ -104,9 +105,7 @@ def timed(model: tflm.Model, invokes: Invokes) -> list[Timed]:
     return rows
 
 
-def arena_finding(
-    model: tflm.Model, machine: Machine, device: DeviceArena, progress: Progress = silent
-) -> ArenaFinding:
+def arena_finding(model: Model, machine: Machine, device: DeviceArena, progress: Progress = silent) -> ArenaFinding:
     """Compare the arena with the computed one; if they differ, search for builds that explain it."""
     build = Build(machine.target, machine.kernels, count_resource_variables(model))
     measured = build.measured(model)
@@ -130,7 +129,7 @@ def _arena_rows(measured: ArenaMeasurement, device: DeviceArena) -> Iterator[Are
             yield row
 
 
-def _another_model(model: tflm.Model, device: DeviceArena) -> str:
+def _another_model(model: Model, device: DeviceArena) -> str:
     """Return why the log cannot be of this model (it counts other tensors or operators), or an empty text."""
     tensors = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
     operators = sum(len(subgraph.operators or ()) for subgraph in model.subgraphs)

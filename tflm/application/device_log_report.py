@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.device_findings import ArenaFinding, Timed
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.device_log import DeviceLog, Invokes
 from tflm.firmware.release_search import contained_in
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
 
 
 def figures(
-    path: Path, model: tflm.Model, log: DeviceLog, invokes: Invokes, rows: list[Timed], arena: ArenaFinding | None
+    path: Path, model: Model, log: DeviceLog, invokes: Invokes, rows: list[Timed], arena: ArenaFinding | None
 ) -> dict[str, Any]:
     """Return the JSON document of a log."""
     return {
@@ -66,7 +66,7 @@ def _containers(build: Build) -> list[str]:
     return contained_in(build.span, library, build.kernels.release.static_memory)
 
 
-def _tags(model: tflm.Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
+def _tags(model: Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
     """Return ticks and multiply-accumulates of each kind of operator in an invoke of the first subgraph."""
     main = model.subgraphs[0]
     for tag, ticks in log.ticks_by_tag.items():
@@ -75,7 +75,7 @@ def _tags(model: tflm.Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
 
 
 def reports(
-    model: tflm.Model,
+    model: Model,
     log: DeviceLog,
     invokes: Invokes,
     rows: list[Timed],

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.progress import Progress
@@ -20,11 +19,16 @@ from tflm.atomic_write import write_atomically
 from tflm.device import Device
 from tflm.device.device import NEVER
 from tflm.device.verdict import Arrays, Status, Verdict, compare
+from tflm.errors import FirmwareError
 from tflm.evaluation.runner import inputs_of
 from tflm.firmware.calibration import Calibration
 from tflm.firmware.instructions import Estimate, estimate
 from tflm.report import NAME, NUMBER, Report, Table, with_thousands
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+from tflm.targets import PARTS, TARGETS
 
 DESCRIBED = re.compile(r"^(\S+) kernels(?: on (\S+),)?")
 """The kernels and the part in what a firmware says of itself."""
@@ -68,13 +72,13 @@ def machine_of(device: Device, on: MachineOptions) -> Machine:
     """The machine that options name; by default, the part and kernels that the device says it has."""
     found = DESCRIBED.match(device.facts.description)
     if found is not None and on.board is None:
-        parts = tflm.targets.TARGETS | tflm.targets.PARTS
+        parts = TARGETS | PARTS
         target = on.target or (found[2] if found[2] in parts else None)
         on = on._replace(target=target, kernels=on.kernels or found[1])
     return on.machine("cortex-m")
 
 
-def random_steps(model: tflm.Model, count: int, seed: int) -> list[list[npt.NDArray[Any]]]:
+def random_steps(model: Model, count: int, seed: int) -> list[list[npt.NDArray[Any]]]:
     """Random inputs of a model."""
     rng, tensors = np.random.default_rng(seed), inputs_of(ready_interpreter(model, delegates=[]))
     return [random_inputs(tensors, rng) for _ in range(count)]
@@ -97,15 +101,15 @@ def run_device(device: Device, steps: Sequence[Arrays], on: MachineOptions, prog
         OperatorTicks(i, model.operator_name(operator), times[i], cycles.get(i))
         for i, operator in enumerate(model.subgraphs[0].operators or ())
     ]
-    arena = tflm.measure_arena(model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
+    arena = measure_arena(model, AllOpsResolver(), target=machine.target, kernels=machine.kernels)
     has_arena = bool(facts.model_bytes)  # a model as C has none
     return DeviceRun(verdict, operators, machine, facts, arena.arena_used_bytes if has_arena else None)
 
 
-def _estimated(model: tflm.Model, machine: Machine) -> Estimate | None:
+def _estimated(model: Model, machine: Machine) -> Estimate | None:
     try:
         return estimate(model, target=machine.target, kernels=machine.kernels)
-    except tflm.FirmwareError:
+    except FirmwareError:
         return None
 
 

@@ -9,17 +9,23 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import metadata, requires, version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-import tflm
+from tflm import delegates
 from tflm.compiler.calls import is_free_threaded, obstacle
 from tflm.delegates import COMPILED_VARIABLE
+from tflm.errors import ArgumentError
 from tflm.release import DISTRIBUTION, TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL, project_url
 from tflm.report import TEXT, Report, Table, printable
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, SoftmaxOptions, TensorType
+from tflm.schema.builder import ModelBuilder, quantized
+from tflm.schema.model import Model
 
 REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?\s*(?P<specifier>[^;]*)(?:;(?P<marker>.*))?$")
 LOWEST = re.compile(r"(?:>=|~=|==)\s*(?P<version>\d[\w.]*)")
@@ -53,7 +59,7 @@ class Check:
 def diagnose() -> list[Check]:
     """Check Python, the packages, the engine, the extras, and a model's results against TFLM's."""
     return [
-        Check("tflm", "ok", f"{tflm.__version__} in {Path(tflm.__file__).parent}"),
+        Check("tflm", "ok", f"{version('pytflm')} in {Path(__file__).parents[1]}"),
         Check("TFLM followed", "ok", f"{TFLM_COMMIT} of {TFLM_DATE}, results of tflite-micro {TFLM_WHEEL}"),
         _python(),
         *(_package(each) for each in requirements() if not each.extra),
@@ -89,15 +95,11 @@ class Requirement(NamedTuple):
 
 def extras() -> list[str]:
     """All extras of the package."""
-    from importlib.metadata import metadata  # takes a while to load
-
     return metadata(DISTRIBUTION).get_all("Provides-Extra") or []
 
 
 def requirements() -> Iterator[Requirement]:
     """Yield each requirement of the package and of its extras, except for other extras of the package."""
-    from importlib.metadata import requires  # takes a while to load
-
     for text in requires(DISTRIBUTION) or ():
         match = REQUIREMENT.match(text.replace('"', "'"))
         if match and match["name"] != DISTRIBUTION:
@@ -152,7 +154,7 @@ def _engine_checks() -> Iterator[Check]:
 
     try:
         cpu = processor()
-    except tflm.ArgumentError as error:
+    except ArgumentError as error:
         yield Check("compiled engine", "problem", str(error), f"unset {VARIABLE}")
         return
     off = f"; switched off by {COMPILED_VARIABLE}=0" if os.environ.get(COMPILED_VARIABLE) == "0" else ""
@@ -171,17 +173,17 @@ def _engine_checks() -> Iterator[Check]:
 
 def recorded_model() -> bytes:
     """Return a small int8 model: a convolution, a dense layer and a softmax, with weights that count upwards."""
-    builder = tflm.ModelBuilder("tflm doctor")
+    builder = ModelBuilder("tflm doctor")
     main = builder.subgraph()
-    tensor = main.input("image", (1, 6, 6, 2), TensorType.INT8, tflm.quantized(0.05, 3))
-    kernel = main.constant("kernel", _counting((3, 3, 3, 2)), tflm.quantized([0.01, 0.02, 0.015]))
-    features = main.tensor("features", (1, 2, 2, 3), TensorType.INT8, tflm.quantized(0.3, -5))
+    tensor = main.input("image", (1, 6, 6, 2), TensorType.INT8, quantized(0.05, 3))
+    kernel = main.constant("kernel", _counting((3, 3, 3, 2)), quantized([0.01, 0.02, 0.015]))
+    features = main.tensor("features", (1, 2, 2, 3), TensorType.INT8, quantized(0.3, -5))
     options = Conv2DOptions(padding=Padding.VALID, stride_w=2, stride_h=2)
     main.operator(BuiltinOperator.CONV_2D, [tensor, kernel, -1], [features], options)
-    weights = main.constant("weights", _counting((4, 12)), tflm.quantized(0.001))
-    scores = main.tensor("scores", (1, 4), TensorType.INT8, tflm.quantized(0.05, 7))
+    weights = main.constant("weights", _counting((4, 12)), quantized(0.001))
+    scores = main.tensor("scores", (1, 4), TensorType.INT8, quantized(0.05, 7))
     main.operator(BuiltinOperator.FULLY_CONNECTED, [features, weights, -1], [scores], FullyConnectedOptions())
-    shares = main.tensor("shares", (1, 4), TensorType.INT8, tflm.quantized(1 / 256, -128))
+    shares = main.tensor("shares", (1, 4), TensorType.INT8, quantized(1 / 256, -128))
     main.operator(BuiltinOperator.SOFTMAX, [scores], [shares], SoftmaxOptions(beta=1.0))
     main.output(shares)
     return builder.build()
@@ -196,7 +198,7 @@ def _counting(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return (np.arange(math.prod(shape), dtype=np.int64) * 37 % 255 - 127).astype(np.int8).reshape(shape)
 
 
-def _run(name: str, delegates: tuple[tflm.delegates.Delegate, ...]) -> Check:
+def _run(name: str, delegates: tuple[delegates.Delegate, ...]) -> Check:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -214,9 +216,9 @@ def _how_to_report() -> str:
     return f"report it with this output: {project_url('Repository')}/issues/new/choose"
 
 
-def _answer(delegates: tuple[tflm.delegates.Delegate, ...]) -> list[int]:
-    model = tflm.Model(recorded_model())
-    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14), delegates=delegates)
+def _answer(delegates: tuple[delegates.Delegate, ...]) -> list[int]:
+    model = Model(recorded_model())
+    interpreter = MicroInterpreter(model, AllOpsResolver(), bytearray(1 << 14), delegates=delegates)
     interpreter.allocate_tensors()
     interpreter.input(0).data[...] = recorded_input()
     interpreter.invoke()
@@ -234,7 +236,7 @@ def is_healthy(checks: list[Check]) -> bool:
 
 def doctor_figures(checks: list[Check]) -> dict[str, Any]:
     """Return the JSON document."""
-    return {"version": tflm.__version__, "healthy": is_healthy(checks), "checks": [asdict(check) for check in checks]}
+    return {"version": version("pytflm"), "healthy": is_healthy(checks), "checks": [asdict(check) for check in checks]}
 
 
 def doctor_report(checks: list[Check]) -> Report:

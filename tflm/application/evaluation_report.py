@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tflm
+from tflm.evaluation import CalibrationReport, Evaluation
 from tflm.report import Report
 
 
-def evaluation_figures(path: Path, found: tflm.Evaluation) -> dict[str, Any]:
+def evaluation_figures(path: Path, found: Evaluation) -> dict[str, Any]:
     """Return the JSON document of an evaluation; shares are from 0 to 1."""
     told: dict[str, Any] = {
         "model": path,
@@ -35,13 +35,13 @@ def evaluation_figures(path: Path, found: tflm.Evaluation) -> dict[str, Any]:
     return told
 
 
-def difference_figures(found: tflm.Evaluation) -> dict[str, Any]:
+def difference_figures(found: Evaluation) -> dict[str, Any]:
     """The differences from the reference, which is there, for JSON."""
     names = "changed_answers", "mean_absolute_error", "root_mean_square_error", "largest_error", "signal_to_noise_db"
     return {name: getattr(found.difference, name) for name in names}
 
 
-def evaluation_report(found: tflm.Evaluation) -> Report:
+def evaluation_report(found: Evaluation) -> Report:
     """Report the tables of an evaluation, and the samples that were left out."""
     notes = [f"left out: {reason}" for reason in found.left_out]
     if found.samples_per_second:
@@ -49,7 +49,7 @@ def evaluation_report(found: tflm.Evaluation) -> Report:
     return Report("", [], found.tables(), notes)
 
 
-def calibration_report(found: tflm.CalibrationReport) -> Report:
+def calibration_report(found: CalibrationReport) -> Report:
     """Report the range of each tensor, and describe the worst ones."""
     notes = [
         f"{tensor.operator} {tensor.tensor}: {tensor.saturated:.1%} of its values are saturated, "

@@ -10,7 +10,6 @@ from math import prod
 from string import Template
 from typing import NamedTuple
 
-import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.tensor_dump import dump_header
@@ -20,9 +19,13 @@ from tflm.kernels import REGISTRATIONS
 from tflm.libraries.plan_safety import require_safe_plan
 from tflm.planning import MemoriesPlan
 from tflm.runtime.micro_allocator import Planner
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.model import Model
 from tflm.schema.patch import with_data_inside
+from tflm.schema.tables import Tensor
 
 BYTES_A_LINE = 12
 
@@ -455,7 +458,7 @@ def in_one_line(text: str) -> str:
 
 
 def sources(
-    model: tflm.Model,
+    model: Model,
     stem: str,
     machine: Machine,
     origin: str,
@@ -485,9 +488,7 @@ def sources(
     planner: Planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
     if style.plan is not None:
         planner = style.plan.planner()
-    measured = tflm.measure_arena(
-        model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner
-    )
+    measured = measure_arena(model, AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner)
     names = names_of(stem, origin)
     arenas = (ArenaMemory("arena", measured.minimum_arena_bytes),) if dump or not style.arenas else style.arenas
     operators = operators_of(model)
@@ -574,14 +575,14 @@ def serve_include(operators: int, description: str) -> str:
     )
 
 
-def _observations(model: tflm.Model) -> str:
+def _observations(model: Model) -> str:
     """Statements that observe the model's operators."""
     builtin = BuiltinOperator.__members__
     found = (f"BuiltinOperator_{name}" if name in builtin else f'"{name}"' for name in operators_of(model))
     return "".join(OBSERVE.format(i, name) for i, name in enumerate(found))
 
 
-def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: SourceStyle, served: str = "") -> str:
+def _main_source(model: Model, names: dict[str, str], dump: bool, style: SourceStyle, served: str = "") -> str:
     main = model.subgraphs[0]
     tensors = main.tensors or []
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
@@ -653,7 +654,7 @@ def _pieces(names: dict[str, str], arenas: Sequence[ArenaMemory]) -> str:
     return ", ".join(f"{arena.array}, k{names['camel']}{arena.camel}Size" for arena in ordered)
 
 
-def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
+def _tensor_code(code: Template, index: int, tensor: Tensor) -> str:
     if tensor.type not in C_TYPES:
         raise RequestError(f"tensor {tensor.name!r} is {tensor.type.name}, which has no C++ type")
     return code.substitute(
@@ -661,13 +662,13 @@ def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
     )
 
 
-def _description(tensor: tflm.schema.Tensor) -> str:
+def _description(tensor: Tensor) -> str:
     what = f"{tensor.name}, {tensor.type.name} {list(tensor.shape or ())}"
     scale, zero_point = _quantization(tensor)
     return in_one_line(what + (f", real = {scale:.9g} * (integer - {zero_point})" if scale else ""))
 
 
-def _quantization(tensor: tflm.schema.Tensor) -> tuple[float, int]:
+def _quantization(tensor: Tensor) -> tuple[float, int]:
     """Scale and zero point; a scale of 0 without quantization."""
     found = tensor.quantization
     if found is None or not found.scale or not found.zero_point:
@@ -675,7 +676,7 @@ def _quantization(tensor: tflm.schema.Tensor) -> tuple[float, int]:
     return float(found.scale[0]), int(found.zero_point[0])
 
 
-def _show_output(index: int, tensor: tflm.schema.Tensor) -> str:
+def _show_output(index: int, tensor: Tensor) -> str:
     if tensor.type not in C_TYPES:
         raise RequestError(f"tensor {tensor.name!r} is {tensor.type.name}, which has no C++ type")
     type, count = C_TYPES[tensor.type], prod(tensor.shape or ())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import tflm
 from tflm.application.machine import Machine
+from tflm.errors import TflmError
 from tflm.firmware.board_budget import BoardBudget
-from tflm.firmware.flash import Flash, OperatorFlash
+from tflm.firmware.flash import Flash, OperatorFlash, flash
 from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+from tflm.schema.model import Model
 
 
 def flash_report(name: str, found: Flash) -> Report:
@@ -52,10 +53,10 @@ def _others(operator: OperatorFlash, count: int) -> str:
     return "all others" if everyone else ", ".join(name.removeprefix("Add") for name in operator.shared_with)
 
 
-def firmware_flash_bytes(model: tflm.Model, machine: Machine) -> int | None:
+def firmware_flash_bytes(model: Model, machine: Machine) -> int | None:
     """Flash of TFLM, the operators and the model; None if unknown for the target and kernels."""
     try:
-        found = tflm.flash(model, target=machine.target, kernels=machine.kernels)
-    except tflm.TflmError:
+        found = flash(model, target=machine.target, kernels=machine.kernels)
+    except TflmError:
         return None
     return None if found.flash_bytes is None else found.flash_bytes + found.model_bytes

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tflm
 from tflm.application.arena import measure
 from tflm.application.checkout import FULL_HASH, Checkout
 from tflm.application.errors import RequestError, described
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
 from tflm.application.models import load_model, require_local
+from tflm.errors import TflmError
 from tflm.firmware.board_fit import Answer
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of, within_budget
 from tflm.report import NUMBER, TEXT, Report, Table
+from tflm.schema.model import Model
 
 HASH_DIGITS = 7
 """Digits of a hash in a heading."""
@@ -75,12 +76,12 @@ def gated(path: Path, machine: Machine, budget: int | None, base: str | None) ->
         model = load_model(path)
         size = _size(model, machine)
         judged = _verdict(path, model, size, machine, budget)
-    except (tflm.TflmError, RequestError) as error:
+    except (TflmError, RequestError) as error:
         return Gated(str(path), None, before, False, f"no: {described(error)}")
     return Gated(str(path), size, before, *judged)
 
 
-def _size(model: tflm.Model, machine: Machine) -> Size:
+def _size(model: Model, machine: Machine) -> Size:
     found = measure(model, machine, "greedy")
     used = found.arena_used_bytes, found.head_bytes, found.tail_bytes
     return Size(found.minimum_arena_bytes, *used, len(model.data))
@@ -90,12 +91,12 @@ def _base_size(path: Path, machine: Machine, base: str) -> Size | None:
     checkout = Checkout(path)
     data = checkout.file_at(path, checkout.commit(base))
     try:
-        return None if data is None else _size(tflm.Model(data), machine)
-    except tflm.TflmError:
+        return None if data is None else _size(Model(data), machine)
+    except TflmError:
         return None
 
 
-def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget: int | None) -> tuple[bool, str, str]:
+def _verdict(path: Path, model: Model, size: Size, machine: Machine, budget: int | None) -> tuple[bool, str, str]:
     """Check a model against the budget and the board, if given; returns whether it fits, the verdict, and advice."""
     found: Verdict | None = None
     advice = ""

@@ -6,14 +6,15 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import tflm
 from tflm import boards
 from tflm.application.compiled_fit import CompiledFit, compile_command
 from tflm.application.machine import BUILDS, Machine
 from tflm.boards import Board
+from tflm.errors import TflmError
 from tflm.firmware.board_fit import BoardFit, Split
 from tflm.releases import Release
 from tflm.report import with_thousands
+from tflm.schema.model import Model
 
 MUCH_LESS = 0.5
 """Another build is suggested if its arena is below this share, even if the model fits."""
@@ -52,7 +53,7 @@ def _board_words(board: Board) -> list[str]:
     return ["--board", name, *([] if board.sdk == boards.by_name(name).sdk else ["--sdk", board.sdk])]
 
 
-def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, ram: str | None = None) -> str:
+def not_fitting(path: Path, model: Model, machine: Machine, fit: BoardFit, ram: str | None = None) -> str:
     """Advice for a model that does not fit: a better build, if any, and the next command."""
     better = other_build(model, fit)
     return "; ".join([*([better] if better else []), continue_with(path, machine, ram)])
@@ -65,15 +66,15 @@ def compiled_instead(path: Path, found: CompiledFit | None) -> str:
     return f"without an interpreter it takes {with_thousands(found.ram_bytes)} of RAM: {compile_command(path, found)}"
 
 
-def fit_or_none(model: tflm.Model, machine: Machine, split: Split | None = None) -> BoardFit | None:
+def fit_or_none(model: Model, machine: Machine, split: Split | None = None) -> BoardFit | None:
     """The fit of a model on a machine's board; None if it can't be laid out with these kernels."""
     try:
         return machine.fit(model, split=split)
-    except tflm.TflmError:
+    except TflmError:
         return None
 
 
-def other_build(model: tflm.Model, fit: BoardFit) -> str:
+def other_build(model: Model, fit: BoardFit) -> str:
     """Describe a build of the board's firmware that needs much less; empty if there is none.
 
     Such a build fits if this one does not, or fits the chip's own RAM, or needs less than half.
@@ -88,7 +89,7 @@ def other_build(model: tflm.Model, fit: BoardFit) -> str:
     return f"with {best.measured.kernels.name} kernels the arena has {arena}{fits}"
 
 
-def _other_fits(model: tflm.Model, fit: BoardFit) -> Iterator[BoardFit]:
+def _other_fits(model: Model, fit: BoardFit) -> Iterator[BoardFit]:
     library, board = fit.measured.kernels, fit.board
     release = board.chosen_release(library)
     machine = Machine(board.target, library, board, release, fit.reserve_bytes)

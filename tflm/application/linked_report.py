@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.sdks import NOTHING, Span
@@ -17,9 +16,10 @@ from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.libraries import Effect
 from tflm.report import NAME, NUMBER, Report, Table
+from tflm.schema.model import Model
 
 
-def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, Verdict, dict[str, Any]]:
+def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tuple[Report, Verdict, dict[str, Any]]:
     """Compare a map or an ELF file with the prediction; also returns the verdict, and all as figures.
 
     Raises:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import tflm
-from tflm import boards, libraries
+from tflm import libraries
 from tflm.application.errors import OptionError
 from tflm.application.models import bytes_from
-from tflm.boards import Board
-from tflm.firmware.board_fit import BoardFit, Split, board_fit
+from tflm.errors import ArgumentError
 from tflm.libraries import REFERENCE, KernelLibrary, library_for
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
-from tflm.targets import Target
+from tflm.schema.model import Model
+from tflm.targets import PARTS, TARGETS, Target
+
+if TYPE_CHECKING:
+    from tflm.boards import Board
+    from tflm.firmware.board_fit import BoardFit, Split
 
 DEFAULT_RESERVE = 4 << 10
 """Bytes of RAM that `tflm fit` leaves to the application: those of a small bare-metal program."""
@@ -40,12 +43,14 @@ class Machine(NamedTuple):
     release: Releases | None = None
     reserve: int | None = None
 
-    def fit(self, model: tflm.Model, *, planner: Planner = "greedy", split: Split | None = None) -> BoardFit:
+    def fit(self, model: Model, *, planner: Planner = "greedy", split: Split | None = None) -> BoardFit:
         """How a model fits the board, which there must be.
 
         Raises:
             TflmError: the model cannot be allocated in an arena of any size.
         """
+        from tflm.firmware.board_fit import board_fit  # only for boards
+
         assert self.board is not None
         reserve = self.reserve or 0
         return board_fit(model, self.board, kernels=self.kernels, planner=planner, reserve=reserve, split=split)
@@ -72,7 +77,7 @@ def target_from(name: str) -> Target:
     Raises:
         OptionError: the name is unknown; the message lists the known ones.
     """
-    known = tflm.targets.TARGETS | tflm.targets.PARTS
+    known = TARGETS | PARTS
     if name not in known:
         raise OptionError(f"unknown target {name!r}; use one of {', '.join(known)}")
     return known[name]
@@ -86,7 +91,7 @@ def kernels_from(name: str) -> KernelLibrary:
     """
     try:
         return libraries.by_name(name)
-    except tflm.ArgumentError as error:
+    except ArgumentError as error:
         raise OptionError(str(error)) from None
 
 
@@ -114,16 +119,23 @@ class MachineOptions(NamedTuple):
         if self.sdk is not None and self.board is None:
             raise OptionError("--sdk needs a --board: an SDK takes a part of a board's memories")
         try:
-            board = None if self.board is None else boards.by_name(self.board, self.sdk)
-            if board is not None and boards.is_guess(self.board or ""):
-                warnings.warn(f"{self.board!r} is taken for {board.name}: {board.description}", stacklevel=2)
+            board = None if self.board is None else _board_called(self.board, self.sdk)
             target = target_from(default if self.target is None else self.target) if board is None else board.target
             reserve = None if self.reserve is None else bytes_from(self.reserve)
             machine = Machine(target, REFERENCE, board, self.release, reserve)
             usual = "reference" if board is None else board.kernels
             return machine._replace(kernels=machine.library(usual if self.kernels is None else self.kernels))
-        except tflm.ArgumentError as error:
+        except ArgumentError as error:
             raise OptionError(str(error)) from None
+
+
+def _board_called(name: str, sdk: str | None) -> Board:
+    from tflm import boards  # rarely needed
+
+    board = boards.by_name(name, sdk)
+    if boards.is_guess(name):
+        warnings.warn(f"{name!r} is taken for {board.name}: {board.description}", stacklevel=3)
+    return board
 
 
 def libraries_for(target: Target) -> list[str]:
@@ -134,6 +146,6 @@ def libraries_for(target: Target) -> list[str]:
 def _is_for(library: str, target: Target) -> bool:
     try:
         library_for(library, target)
-    except tflm.ArgumentError:
+    except ArgumentError:
         return False
     return True

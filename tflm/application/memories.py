@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.application.models import bytes_from
@@ -15,7 +14,9 @@ from tflm.firmware.board_fit import BoardFit, Split
 from tflm.planning import MemoriesPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import NUMBER, TEXT, Figure, Table
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.traffic import traffic
+from tflm.schema.model import Model
 
 
 class Memory(NamedTuple):
@@ -122,7 +123,7 @@ def split_of(memories: TwoMemories | None, board: Board | None) -> Split | None:
     return Split(head, tail)
 
 
-def head_limit(model: tflm.Model, machine: Machine, memories: TwoMemories | None) -> int | None:
+def head_limit(model: Model, machine: Machine, memories: TwoMemories | None) -> int | None:
     """Bytes of its memory that the head may use: on a board, minus static RAM and stack that fit no other memory."""
     split = split_of(memories, machine.board)
     if machine.board is None or split is None:
@@ -149,7 +150,7 @@ def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | 
     return _uses(found.model, found.after, [*pieces, ("model", len(found.data), "flash", None)])
 
 
-def board_uses(model: tflm.Model, fit: BoardFit, plan: MemoriesPlan | None = None) -> list[MemoryUse]:
+def board_uses(model: Model, fit: BoardFit, plan: MemoriesPlan | None = None) -> list[MemoryUse]:
     """The memory use on a board; with the plan of several memories that the fit has, if any."""
     pieces = [
         (p.part, p.bytes, *((None, None) if p.bank is None else (p.bank.name, p.bank.bytes))) for p in fit.placements
@@ -163,8 +164,8 @@ def board_uses(model: tflm.Model, fit: BoardFit, plan: MemoriesPlan | None = Non
 
 
 def _uses(
-    model: tflm.Model,
-    measured: tflm.ArenaMeasurement,
+    model: Model,
+    measured: ArenaMeasurement,
     pieces: Sequence[tuple[str, int, str | None, int | None]],
 ) -> list[MemoryUse]:
     moved = traffic(model, measured)

@@ -7,10 +7,11 @@ import sys
 from contextvars import ContextVar
 from pathlib import Path
 
-import tflm
 from tflm.application.errors import OptionError, RequestError, described
 from tflm.application.output_files import note_input
 from tflm.bounded_reading import MAX_MODEL_BYTES, MAX_TEXT_BYTES, read_at_most, read_stream, read_text
+from tflm.errors import ArgumentError, ModelError
+from tflm.schema.model import Model
 from tflm.schema.other_formats import require_no_folder
 
 STANDARD_INPUT = Path("-")
@@ -75,7 +76,7 @@ def lines_of_log(path: Path) -> list[str]:
     return [line[:MAX_LINE] for line in text.splitlines()]
 
 
-def load_model(path: Path) -> tflm.Model:
+def load_model(path: Path) -> Model:
     """Load a model from a file, a pipe, or standard input ("-").
 
     Raises:
@@ -85,11 +86,11 @@ def load_model(path: Path) -> tflm.Model:
     """
     try:
         if path == STANDARD_INPUT:
-            return tflm.Model(bytes_of_model(path), checks_of_models.get())
+            return Model(bytes_of_model(path), checks_of_models.get())
         require_local(path)
         note_input(path)
-        return tflm.Model.from_file(path, checks_of_models.get())
-    except tflm.ModelError as error:
+        return Model.from_file(path, checks_of_models.get())
+    except ModelError as error:
         raise RequestError(f"{path}: {described(error)}") from error
 
 
@@ -105,7 +106,7 @@ def bytes_from(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
-def with_shapes(model: tflm.Model, texts: list[str] | None) -> tflm.Model:
+def with_shapes(model: Model, texts: list[str] | None) -> Model:
     """Resize a model's inputs to shapes such as input=1,96,96,1; without shapes, return the model itself.
 
     Raises:
@@ -118,9 +119,13 @@ def with_shapes(model: tflm.Model, texts: list[str] | None) -> tflm.Model:
         if match is None:
             raise OptionError(f"invalid shape {text!r} (expected e.g. input=1,96,96,1)")
         shapes[match[1]] = [int(dimension) for dimension in match[2].split(",")]
+    if not shapes:
+        return model
+    from tflm.rewriting.resizing import resize  # rarely needed
+
     try:
-        return tflm.Model(tflm.resize(model, shapes), model.checks) if shapes else model
-    except tflm.ArgumentError as error:
+        return Model(resize(model, shapes), model.checks)
+    except ArgumentError as error:
         raise OptionError(str(error)) from error
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.atomic_write import write_atomically
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.runtime.micro_measurement import alive_at_each_step, covered_bytes
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
 
 Place = tuple[int, int]
@@ -27,7 +28,7 @@ Figures = Mapping[Place, float]
 GRADIENT = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#d9480f"})
 
 
-def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures]) -> list[Path]:
+def write_node_data(path: Path, model: Model, figures: Mapping[str, Figures]) -> list[Path]:
     """Write the first figure to `path`, and the others next to it with their names before the suffix.
 
     Raises:
@@ -41,7 +42,7 @@ def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures
     return written
 
 
-def _node_data(model: tflm.Model, name: str, figures: Figures) -> dict[str, Any]:
+def _node_data(model: Model, name: str, figures: Figures) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for (subgraph_index, operator_index), value in figures.items():
         key = _key(model.subgraphs[subgraph_index], operator_index)
@@ -53,7 +54,7 @@ def _node_data(model: tflm.Model, name: str, figures: Figures) -> dict[str, Any]
     return document
 
 
-def _graph_id(model: tflm.Model, index: int) -> str:
+def _graph_id(model: Model, index: int) -> str:
     """Return the explorer's name of a subgraph: its own, or that of its signature."""
     keys = (each.signature_key for each in model.root.signature_defs or () if each.subgraph_index == index)
     unnamed = f"subgraph_{index}" if index else "main"
@@ -69,7 +70,7 @@ def _key(subgraph: SubGraph, index: int) -> str | None:
     return next((name for name in outputs if name and names.count(name) == 1), None)
 
 
-def arena_figures(measured: tflm.ArenaMeasurement) -> dict[str, Figures]:
+def arena_figures(measured: ArenaMeasurement) -> dict[str, Figures]:
     """Return bytes of the head at each operator: those alive, and those of its own outputs and scratch buffers.
 
     An operator that runs at several steps has its largest values.
@@ -86,7 +87,7 @@ def arena_figures(measured: tflm.ArenaMeasurement) -> dict[str, Figures]:
     return {"bytes alive": alive, "own bytes": own}
 
 
-def work_figures(model: tflm.Model) -> Figures:
+def work_figures(model: Model) -> Figures:
     """Return the multiply-accumulates of one run of each operator."""
     return {
         (i, j): multiply_accumulates(model, subgraph, operator)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tflm
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.firmware.board_report import finding_figures
 from tflm.quantization import QuantizedModel
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.schema.model import Model
 
 REJECTED = "rejected by the kernel library"
 
@@ -26,7 +26,7 @@ class FirmwareFlash(NamedTuple):
     after: int | None
 
 
-def firmware_flash(model: tflm.Model, found: QuantizedModel, machine: Machine) -> FirmwareFlash:
+def firmware_flash(model: Model, found: QuantizedModel, machine: Machine) -> FirmwareFlash:
     """Flash of the firmware with a float model and with its quantized form."""
     return FirmwareFlash(*(firmware_flash_bytes(each, machine) for each in (model, found.model)))
 

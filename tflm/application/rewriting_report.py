@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.hand_over import not_fitting
 from tflm.application.machine import Machine
 from tflm.application.memories import MemoryUse, TwoMemories, fit_of, memories_table, uses_of
 from tflm.firmware.board_fit import BoardFit
 from tflm.firmware.board_report import verdict
 from tflm.memory import SearchProgress
+from tflm.planning import ModelPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Report, with_thousands
+from tflm.rewriting import TiledModel
 from tflm.rewriting.tiling_report import shown
 from tflm.schedule.band_search import Progress
+from tflm.schema.model import Model
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,7 @@ class Placed:
         return {"board": board, "fits": self.fits, "memories": self.uses, "advice": self.advice or None}
 
 
-def placed(
-    path: Path, model: tflm.Model, found: ImprovedModel, machine: Machine, memories: TwoMemories | None
-) -> Placed:
+def placed(path: Path, model: Model, found: ImprovedModel, machine: Machine, memories: TwoMemories | None) -> Placed:
     """Place a smaller model in memories, with advice if it does not fit.
 
     Args:
@@ -70,7 +70,7 @@ def placed(
     return Placed(fit, uses_of(found, memories, fit), fits, advice)
 
 
-def plan_figures(path: Path, found: tflm.ModelPlan, written: bool, where: Placed) -> Any:
+def plan_figures(path: Path, found: ModelPlan, written: bool, where: Placed) -> Any:
     """Return the JSON document of a plan; sizes in bytes."""
     return {
         **where.figures(),
@@ -102,7 +102,7 @@ VERIFIED_INPUTS = 5
 """Default number of random inputs on which the rewritten model's results are compared."""
 
 
-def tile_figures(path: Path, tiled: tflm.TiledModel, where: Placed) -> Any:
+def tile_figures(path: Path, tiled: TiledModel, where: Placed) -> Any:
     """Return the JSON document of a rewritten model; sizes in bytes."""
     return {
         **where.figures(),
@@ -129,7 +129,7 @@ def tile_figures(path: Path, tiled: tflm.TiledModel, where: Placed) -> Any:
     }
 
 
-def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report:
+def tile_report(found: TiledModel, name: str, enough: int | None) -> Report:
     """Report a rewritten model, and whether it fits the target size, if one was given."""
     report = shown(found, name)
     if enough is None:

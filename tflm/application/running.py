@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import tflm
+from tflm import delegates
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.progress import Progress, silent
 from tflm.atomic_write import write_atomically
@@ -19,7 +19,9 @@ from tflm.evaluation.input_files import FILE_KINDS, Arrays
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NAME, NUMBER, TEXT, Table
+from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
 
 
 class Step(NamedTuple):
@@ -45,7 +47,7 @@ def delegates_from(name: str | None) -> list[Delegate] | None:
     if name is None or name == NO_DELEGATES:
         return None if name is None else []
     try:
-        return [tflm.delegates.by_name(name)]
+        return [delegates.by_name(name)]
     except ValueError as error:
         raise OptionError(str(error)) from None
 
@@ -79,7 +81,7 @@ def set_inputs(tensors: list[TfLiteTensor], values: Arrays) -> None:
         wanted[...] = array
 
 
-def is_long_for_numpy(model: tflm.Model, steps: int) -> bool:
+def is_long_for_numpy(model: Model, steps: int) -> bool:
     """Whether numpy probably takes longer to run a model than LLVM to compile its kernels."""
     operators = [(subgraph, operator) for subgraph in model.subgraphs for operator in subgraph.operators or ()]
     products = sum(multiply_accumulates(model, *each) for each in operators)
@@ -87,7 +89,7 @@ def is_long_for_numpy(model: tflm.Model, steps: int) -> bool:
 
 
 def answers(
-    interpreter: tflm.MicroInterpreter,
+    interpreter: MicroInterpreter,
     steps: list[Arrays],
     dump_tensors: bool = False,
     progress: Progress = silent,
@@ -137,7 +139,7 @@ def write_outputs(path: Path, results: list[Step]) -> None:
     write_atomically(path, npy_of(output) if path.suffix == ".npy" else output.tobytes())
 
 
-def input_names(model: tflm.Model) -> dict[str, int]:
+def input_names(model: Model) -> dict[str, int]:
     """Return the indices of inputs by tensor name and by signature name."""
     main = model.subgraphs[0]
     inputs, tensors = list(main.inputs or ()), main.tensors or []
@@ -151,7 +153,7 @@ def input_names(model: tflm.Model) -> dict[str, int]:
     return names | {tensors[index].name or f"{i}": i for i, index in enumerate(inputs)}
 
 
-def how_to_give_inputs(model: tflm.Model) -> str:
+def how_to_give_inputs(model: Model) -> str:
     """Describe the model's inputs and the options that provide them."""
     main = model.subgraphs[0]
     tensors = [(main.tensors or [])[index] for index in main.inputs or ()]

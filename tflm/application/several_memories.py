@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.compile_options import pairs_from
 from tflm.application.errors import OptionError
 from tflm.application.export import buffers_in
@@ -21,8 +20,9 @@ from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan
 from tflm.report import NAME, NUMBER, TEXT, Report, Table, short_size, with_thousands
-from tflm.runtime.micro_measurement import covered_bytes
+from tflm.runtime.micro_measurement import covered_bytes, measure_arena
 from tflm.runtime.micro_measurement_report import drawn_figures
+from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 
 SLOW_COST = 6.0
@@ -176,7 +176,7 @@ def rivals_table(plan: MemoriesPlan) -> Table:
 def drawn_memories(plan: MemoriesPlan, machine: Machine) -> dict[str, dict[str, Any]]:
     """For a picture of each memory, the arena's first: the figures of `drawn_figures`."""
     on: dict[str, Any] = {"target": machine.target, "kernels": machine.kernels}
-    whole = tflm.measure_arena(plan.model, tflm.AllOpsResolver(), planner=plan.planner(), **on)
+    whole = measure_arena(plan.model, AllOpsResolver(), planner=plan.planner(), **on)
     drawn = {}
     for i, share in enumerate([plan.memories[plan.home], *plan.others]):
         begin = i * REGION_BYTES

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import tflm
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.image_files import write_image
 from tflm.application.running import Step, input_names
@@ -20,7 +19,9 @@ from tflm.evaluation.input_files import Arrays, read_given, read_sound
 from tflm.evaluation.runner import has_state, inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NUMBER, Report, Table, printable
+from tflm.rewriting.streaming import StreamedModel, stream
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema.model import Model
 
 INCHES = (10, 4)
 MAX_COLUMNS = 16
@@ -36,7 +37,7 @@ class Frontend:
         step: samples from one frame to the next; None for those of the input.
     """
 
-    model: tflm.Model
+    model: Model
     step: int | None = None
 
     def frames(self, path: Path) -> list[npt.NDArray[Any]]:
@@ -65,12 +66,12 @@ class Frontend:
 class _FrameInput(TfLiteTensor):
     """An input of several frames, as one that takes a single frame."""
 
-    def __init__(self, tensor: TfLiteTensor, streamed: tflm.StreamedModel):
+    def __init__(self, tensor: TfLiteTensor, streamed: StreamedModel):
         self.__dict__.update(tensor.__dict__)
         self._data = tensor.data.take(range(streamed.frame), streamed.axis)
 
 
-def streaming_form(model: tflm.Model, hop: int | None) -> tflm.StreamedModel | None:
+def streaming_form(model: Model, hop: int | None) -> StreamedModel | None:
     """The streaming form of a model; None for one that keeps state, which takes new frames as it is.
 
     Raises:
@@ -78,14 +79,14 @@ def streaming_form(model: tflm.Model, hop: int | None) -> tflm.StreamedModel | N
         ArgumentError: the model cannot be streamed.
     """
     if not has_state(model):
-        return tflm.stream(model, hop=hop or 1)
+        return stream(model, hop=hop or 1)
     if hop is not None:
         raise OptionError("--hop needs a model over a window; this one keeps state and takes new frames as it is")
     return None
 
 
 def read_frames(
-    files: Sequence[str], model: tflm.Model, streamed: tflm.StreamedModel | None, real: bool, frontend: Frontend | None
+    files: Sequence[str], model: Model, streamed: StreamedModel | None, real: bool, frontend: Frontend | None
 ) -> list[Arrays]:
     """The inputs of each invoke; frames that do not fill an invoke are left out.
 
@@ -139,9 +140,7 @@ def curves(names: Sequence[str], results: Sequence[Step]) -> dict[str, list[floa
     return found
 
 
-def stream_report(
-    title: str, streamed: tflm.StreamedModel | None, names: Sequence[str], results: Sequence[Step]
-) -> Report:
+def stream_report(title: str, streamed: StreamedModel | None, names: Sequence[str], results: Sequence[Step]) -> Report:
     """A table of the outputs over time."""
     hop, facts, unit = 1, [], "invoke"
     if streamed is not None:
@@ -157,7 +156,7 @@ def stream_report(
 
 
 def plot_outputs(
-    path: Path, title: str, streamed: tflm.StreamedModel | None, names: Sequence[str], results: Sequence[Step]
+    path: Path, title: str, streamed: StreamedModel | None, names: Sequence[str], results: Sequence[Step]
 ) -> None:
     """Draw the elements of the outputs over time.
 

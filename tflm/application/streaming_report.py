@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tflm
 from tflm.application.evaluation_report import difference_figures
 from tflm.application.machine import Machine
+from tflm.evaluation import Evaluation
 from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
+from tflm.rewriting.streaming import StreamedModel
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
 
 def streaming_figures(
     path: Path,
-    streamed: tflm.StreamedModel,
-    before: tflm.ArenaMeasurement,
-    after: tflm.ArenaMeasurement,
-    compared: tflm.Evaluation | None,
+    streamed: StreamedModel,
+    before: ArenaMeasurement,
+    after: ArenaMeasurement,
+    compared: Evaluation | None,
 ) -> dict[str, Any]:
     """The JSON document."""
     names = ("hop", "window", "input", "axis", "frame", "causal", "warm_up", "state_bytes", "macs", "macs_before")
@@ -32,11 +34,11 @@ def streaming_figures(
 
 def streaming_report(
     name: str,
-    streamed: tflm.StreamedModel,
+    streamed: StreamedModel,
     machine: Machine,
-    before: tflm.ArenaMeasurement,
-    after: tflm.ArenaMeasurement,
-    compared: tflm.Evaluation | None,
+    before: ArenaMeasurement,
+    after: ArenaMeasurement,
+    compared: Evaluation | None,
 ) -> Report:
     """What an invoke takes and computes, before and after.
 

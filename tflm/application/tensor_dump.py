@@ -14,9 +14,9 @@ from string import Template
 import numpy as np
 import numpy.typing as npt
 
-import tflm
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
 
 BYTES_A_LINE = 32
 
@@ -89,7 +89,7 @@ Dump = Mapping[tuple[int, int], Mapping[int, bytes]]
 """Bytes by their offset, by invoke and tensor."""
 
 
-def dump_header(model: tflm.Model, names: Mapping[str, str]) -> str:
+def dump_header(model: Model, names: Mapping[str, str]) -> str:
     """Return the header that prints a model's tensors.
 
     Args:
@@ -103,7 +103,7 @@ def dump_header(model: tflm.Model, names: Mapping[str, str]) -> str:
     return DUMP_HEADER.substitute(names, tensors="\n".join(lines), width=BYTES_A_LINE)
 
 
-def dumped_tensors(model: tflm.Model) -> list[int]:
+def dumped_tensors(model: Model) -> list[int]:
     """Return the inputs of the first subgraph, then the outputs of its operators in order."""
     main = model.subgraphs[0]
     tensors = main.tensors or []

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import tflm
 from tflm.application.progress import Progress, silent
 from tflm.application.running import delegates_from, random_inputs, set_inputs
 from tflm.delegates import Delegate, default_delegates
 from tflm.evaluation.runner import inputs_of
 from tflm.report import NAME, NUMBER, Figure, Report, Table
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_profiler import MicroProfiler
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
 
 Place = tuple[int, int]
 
@@ -48,7 +50,7 @@ class OperatorTime:
 
 
 def timings(
-    model: tflm.Model,
+    model: Model,
     runs: int,
     seed: int,
     delegate: str | None = None,
@@ -58,7 +60,7 @@ def timings(
 
     The default delegates wait for the compiler first.
     """
-    profiler = tflm.MicroProfiler()
+    profiler = MicroProfiler()
     plain, profiled = (
         ready_interpreter(model, delegates=_waiting_delegates(model, delegate), profiler=observer)
         for observer in (None, profiler)
@@ -83,12 +85,12 @@ def timings(
     return statistics.median(whole) / 1e3, sorted(operators, key=lambda operator: -operator.microseconds)
 
 
-def _waiting_delegates(model: tflm.Model, name: str | None) -> list[Delegate]:
+def _waiting_delegates(model: Model, name: str | None) -> list[Delegate]:
     delegates = delegates_from(name)
     return default_delegates(model, waits=True) if delegates is None else delegates
 
 
-def _by_place(profiler: tflm.MicroProfiler) -> dict[Place, list[int]]:
+def _by_place(profiler: MicroProfiler) -> dict[Place, list[int]]:
     """Return nanoseconds of each run of each operator."""
     found: dict[Place, list[int]] = {}
     for event in profiler.events:
@@ -98,8 +100,8 @@ def _by_place(profiler: tflm.MicroProfiler) -> dict[Place, list[int]]:
 
 
 def _operator_times(
-    model: tflm.Model,
-    interpreter: tflm.MicroInterpreter,
+    model: Model,
+    interpreter: MicroInterpreter,
     first: dict[Place, list[int]],
     by_run: list[dict[Place, list[int]]],
 ) -> Iterator[OperatorTime]:

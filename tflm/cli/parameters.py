@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import tflm
-from tflm import boards, libraries
+from tflm import libraries
 from tflm.application.errors import OptionError
 from tflm.application.machine import DEFAULT_RESERVE, MachineOptions
 from tflm.application.models import checks_of_models
@@ -65,7 +65,7 @@ BoardName = Annotated[
         "-b",
         metavar="NAME",
         help="A board or chip; sets part, kernels and memories. tflm boards lists them; or a file: my_board.toml.",
-        autocompletion=boards.completions,
+        autocompletion=lambda: tflm.boards.completions(),
     ),
 ]
 SdkName = Annotated[

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tflm.boards import Bank, Board
 from tflm.boards.sdks import NOTHING, Span
 from tflm.errors import OperatorError, UnresolvedOperator
-from tflm.firmware.flash_range import flash_range
 from tflm.firmware.resolver_methods import operators_of
 from tflm.libraries import KernelLibrary, Kernels
 from tflm.releases import Release, Releases
@@ -27,6 +26,9 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.targets import Target
+
+if TYPE_CHECKING:
+    from tflm.firmware.flash_range import FlashRange
 
 
 class Answer(Enum):
@@ -423,11 +425,17 @@ def banks_for(
     return place(pieces, [])
 
 
+def _flash_range(operators: Iterable[str], board: Board, library: KernelLibrary) -> FlashRange:
+    from tflm.firmware.flash_range import flash_range  # reads the tables of flash
+
+    return flash_range(operators, board.target, library)
+
+
 def firmware_ram(
     model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = (), reserve: int = 0
 ) -> FirmwareRam:
     """Return TFLM's static RAM and stack with a model's operators and some more; at most, if they were not measured."""
-    found = flash_range([*operators_of(model), *more_operators], board.target, library)
+    found = _flash_range([*operators_of(model), *more_operators], board, library)
     unsure = found.static.high - found.static.low + found.stack.high - found.stack.low
     return FirmwareRam(found.static.high, found.stack.high, reserve, unsure)
 
@@ -462,7 +470,7 @@ def board_fit(
     if len(board.ram) > 1 or split is not None:
         separate = measure_separate_arenas(*built, target=board.target, kernels=library, planner=planner)
     beside = firmware_ram(model, board, library, reserve=reserve)
-    found = flash_range(operators_of(model), board.target, library)
+    found = _flash_range(operators_of(model), board, library)
     return BoardFit(board, measured, separate, len(model.data), beside, split, found.code, found.unmeasured)
 
 
@@ -473,7 +481,7 @@ def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int
         return first
     library = first.measured.kernels
     operators = dict.fromkeys(name for model in models for name in operators_of(model))
-    found = flash_range(operators, first.board.target, library)
+    found = _flash_range(operators, first.board, library)
     beside = firmware_ram(models[0], first.board, library, operators, first.reserve_bytes)
     return replace(
         first,

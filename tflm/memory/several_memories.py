@@ -19,7 +19,6 @@ from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, lower_bound_bytes, plan_bytes
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.placed_buffers import PlacedBuffers
-from tflm.memory.plan_search import SearchLimits, search_plan
 from tflm.memory.planner import MemoryPlanner
 from tflm.targets import align_down, align_up
 
@@ -298,6 +297,8 @@ def _within(buffers: Sequence[Buffer], room: int, steps: int = STEPS) -> tuple[l
     offsets = place_greedily(buffers)
     if plan_bytes(buffers, offsets) <= room:
         return offsets, True
+    from tflm.memory.plan_search import SearchLimits, search_plan  # rarely needed
+
     found = search_plan(buffers, SearchLimits(seconds=None, steps=steps, capacity=room))
     if found.head_bytes <= room:
         return found.offsets, True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import tflm
 from tflm.application.compiled_fit import CompiledFit
 from tflm.application.export import names_of
 from tflm.application.machine import Machine
@@ -12,6 +11,7 @@ from tflm.application.projects.parts import BoardIds, ids_of
 from tflm.boards import Bank
 from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
 
 MIN_STACK = 2 << 10
 """Bytes of stack in a linker script if the model's stack is unknown."""
@@ -55,7 +55,7 @@ class Build(NamedTuple):
         compiled: the fit of the model as C on the board; None without a board, and for TFLM.
     """
 
-    model: tflm.Model
+    model: Model
     machine: Machine
     names: dict[str, str]
     found: BoardFit | None

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from string import Template
 
-import tflm
 from tflm.application.compiled_fit import CompiledFit, sizes_text
 from tflm.application.errors import RequestError
 from tflm.application.export import console_header, serve_headers, serve_include, show_output
@@ -26,6 +25,7 @@ from tflm.firmware.board_fit import Placement
 from tflm.graph import Graph
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
+from tflm.schema.model import Model
 from tflm.schema.patch import with_data_inside
 from tflm.targets import align_up
 
@@ -189,7 +189,7 @@ target_include_directories(@target PRIVATE "${CMSIS_NN}/Include")""")
 
 
 def compiled_project_files(
-    model: tflm.Model,
+    model: Model,
     stem: str,
     machine: Machine,
     origin: str,
@@ -246,7 +246,7 @@ def compiled_project_files(
 
 
 def compiled_sources(
-    model: tflm.Model,
+    model: Model,
     stem: str,
     machine: Machine,
     origin: str,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from string import Template
 
-import tflm
 from tflm.application.export import ArenaMemory, SourceStyle, sources
 from tflm.application.machine import Machine
 from tflm.application.projects.arduino import ARDUINO_FIRST
@@ -21,6 +20,7 @@ from tflm.libraries import KernelLibrary
 from tflm.planning import MemoriesPlan
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
+from tflm.schema.model import Model
 
 ESP_ALLOCATION = "heap_caps_aligned_alloc(16, $size, MALLOC_CAP_INTERNAL | MALLOC_CAP_8BIT)"
 """How ESP-IDF allocates an arena."""
@@ -31,7 +31,7 @@ REGISTER = "RegisterDebugLogCallback(Print);"
 
 
 def project_files(
-    model: tflm.Model,
+    model: Model,
     stem: str,
     machine: Machine,
     origin: str,
@@ -100,7 +100,7 @@ def _is_idf(how: Kind, machine: Machine) -> bool:
     return how.name == "esp-idf" or _is_idf_of_platformio(how, machine)
 
 
-def _fit(model: tflm.Model, machine: Machine, found: BoardFit | None) -> BoardFit:
+def _fit(model: Model, machine: Machine, found: BoardFit | None) -> BoardFit:
     """The fit with the TFLM that the project pins, for the reserve and memories of another fit."""
     if found is None:
         return machine.fit(model)
