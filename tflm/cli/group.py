@@ -42,6 +42,7 @@ OPTIONS = {
     "kernels='": "--kernels",
     "overlap='": "--overlap",
     "release='": "--tflm",
+    "stream=1": "--stream 1",
 }
 """Options by the arguments of functions that errors name. A value in quotes follows the option without them."""
 
