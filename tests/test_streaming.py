@@ -27,6 +27,7 @@ from tflm.schedule.call_checker import lost_values
 from tflm.schedule.calls import MovedRows
 from tflm.schedule.kernels import ReferenceKernels
 from tflm.schema import (
+    AddOptions,
     BuiltinOperator,
     CallOnceOptions,
     ConcatenationOptions,
@@ -222,6 +223,16 @@ def test_rows_are_not_taken_from_the_edges_of_others() -> None:
     check_against_windows(model, streamed, None)
 
 
+def test_rows_that_a_later_window_does_not_read_are_not_kept() -> None:
+    """The second layer reads its older rows with gaps that no other row moves into."""
+    images = Images(ModelBuilder().subgraph(), (1, 24, 1, 2))
+    images.convolution(images.last, 2, (2, 1), dilations=(2, 1))
+    images.convolution(images.last, 2, (4, 1), (2, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    streamed = tflm.stream(tflm.Model(images.main.builder.build()), hop=4)
+    assert [layer.kept for layer in streamed.layers] == [3 + 3 + 3 + 6, 7]
+
+
 def reshaped(images: Images, x: int, shape: Any, code: BuiltinOperator = BuiltinOperator.RESHAPE) -> int:
     """The same elements in another shape, by a RESHAPE or by an EXPAND_DIMS of the second dimension."""
     main = images.main
@@ -409,6 +420,15 @@ def test_the_causal_form_looks_at_no_frames_to_come() -> None:
     assert tflm.stream(model, hop=2, causal=True, initial=initial).data == streamed.data
 
 
+def test_the_window_of_the_causal_form_is_long_enough_for_every_branch() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, 4))
+    x = images.last
+    images.add(images.convolution(x, 4, (1, 1)), images.convolution(x, 4, (5, 1)))
+    images.main.output(images.last)
+    streamed = tflm.stream(tflm.Model(images.main.builder.build()), causal=True)
+    assert (streamed.window, streamed.macs) == (24, streamed.macs_without_padding)
+
+
 def test_the_causal_form_pads_features_as_before() -> None:
     """Of frames that are all alike, rows far from the padding of time are what they were."""
     images = Images(ModelBuilder().subgraph(), (1, 32, 6, 2))
@@ -441,6 +461,7 @@ def test_the_causal_form_pads_features_as_before() -> None:
             {},
             r"does not fit the strides of operator 0 \(CONV_2D\); use hops of 2, 4, 6, ...",
         ),
+        (temporal_network([3, 3], [2, 2]), {}, r"strides of operator 0 \(CONV_2D\); use hops of 4, 8, 12, ..."),
         (temporal_network([3, 3], [1, 3]), {"hop": 4}, r"strides of operator 1 \(CONV_2D\); use hops of 3, 6, 9, ..."),
         (temporal_network([3]), {"axis": 4}, r"axis 4 is out of range for the input's shape \[1, 20, 1, 4\]"),
         (temporal_network([3]), {"axis": 3}, "saves no work"),
@@ -517,6 +538,15 @@ def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: li
     assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]
 
 
+def test_the_warm_up_follows_strides() -> None:
+    """Of three rows in an invoke, two are computed from new frames only; one of these is in the next window, too."""
+    images = Images(ModelBuilder().subgraph(), (1, 12, 1, 4))
+    images.convolution(images.last, 4, (4, 1), (2, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    streamed = tflm.stream(tflm.Model(images.main.builder.build()), hop=6)
+    assert tflm.compile_model(streamed.model, "net").warm_up == streamed.warm_up == 2
+
+
 @pytest.mark.parametrize(("shape", "taps", "axis"), [((1, 12, 3, 2), (3, 1), 1), ((1, 3, 12, 2), (1, 3), 2)])
 def test_the_warm_up_is_known_along_either_axis(shape: tuple[int, ...], taps: tuple[int, int], axis: int) -> None:
     images = Images(ModelBuilder().subgraph(), shape)
@@ -560,7 +590,7 @@ def test_c_streams_wide_elements(tmp_path: Path, type: TensorType, hop: int) -> 
     np.testing.assert_allclose([outputs and outputs[0] for outputs in found], expected, 1e-5 * (dtype is np.float32))
 
 
-def delay_line(begin: str) -> tflm.Model:
+def delay_line(begin: str, *, shows_state: bool = False) -> tflm.Model:
     """The last three frames and, after they were assigned, what was kept before; variables begin in several ways."""
     builder = ModelBuilder()
     main, parameters = builder.subgraph(), quantized(0.5, 3)
@@ -593,7 +623,7 @@ def delay_line(begin: str) -> tflm.Model:
     for step in steps:
         main.operator(*step)
     main.output(z)
-    main.output(y)
+    main.output(old if shows_state else y)
     return tflm.Model(builder.build())
 
 
@@ -612,6 +642,54 @@ def test_state_begins_as_variables_do(tmp_path: Path, begin: str) -> None:
         interpreter.invoke()
         for number, output in enumerate(outputs or ()):
             np.testing.assert_array_equal(output, interpreter.output(number).data)
+
+
+@needs_compiler
+def test_what_is_kept_can_be_an_output(tmp_path: Path) -> None:
+    """The caller reads it after the invoke that assigns the next value."""
+    model = delay_line("by default", shows_state=True)
+    frames = np.random.default_rng(0).integers(-128, 128, (5, 1, 1, 1, 4)).astype(np.int8)
+    found = CheckedProgram(tflm.compile_model(model, "net"), tmp_path).run([[frame] for frame in frames])
+    kept = [outputs[1] for outputs in found if outputs]
+    np.testing.assert_array_equal(kept[2:], [np.concatenate(list(frames[i : i + 2]), 1) for i in range(3)])
+
+
+def exchanged_variables() -> tflm.Model:
+    """Each of two variables gets the value of the other one; the first one is added to the input."""
+    builder, parameters = ModelBuilder(), quantized(0.5)
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), INT8, parameters)
+    old = [main.tensor(f"old_{name}", (1, 4), INT8, parameters) for name in "ab"]
+    y = main.tensor("y", (1, 4), INT8, parameters)
+    init = builder.subgraph("init")
+    handles = []
+    for name, first in zip("ab", (1, 50)):
+        for subgraph in (main, init):
+            handle = subgraph.tensor(name, (1,), TensorType.RESOURCE)
+            options = VarHandleOptions(container="", shared_name=name)
+            subgraph.operator(BuiltinOperator.VAR_HANDLE, [], [handle], options)
+            if subgraph is main:
+                handles.append(handle)
+        values = init.constant("first", np.full((1, 4), first, np.int8), parameters)
+        init.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, values], [])
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    for handle, value in zip(handles, old):
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [value])
+    main.operator(BuiltinOperator.ADD, [x, old[0]], [y], AddOptions())
+    for handle, value in zip(handles, reversed(old)):
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, value], [])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+@needs_compiler
+def test_variables_can_be_exchanged(tmp_path: Path) -> None:
+    model = exchanged_variables()
+    program = CheckedProgram(tflm.compile_model(model, "net"), tmp_path)
+    frames = np.random.default_rng(0).integers(-128, 128, (4, 1, 4)).astype(np.int8)
+    found = program.run([[frame] for frame in frames])
+    expected = frames + np.array([1, 50, 1, 50]).reshape(4, 1, 1)
+    np.testing.assert_array_equal([outputs and outputs[0] for outputs in found], expected.clip(-128, 127))
 
 
 def test_the_checker_finds_state_that_is_not_passed_on() -> None:

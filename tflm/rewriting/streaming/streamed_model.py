@@ -238,7 +238,7 @@ def _best_causal_form(
     if best is not None:
         return best[1:]
     raise refusal or StreamError(
-        "no layer pads time, so the causal form is the model itself; stream it without causal=True"
+        "no layer pads time, so the causal form is the model itself; leave out --causal (causal=True)"
     )
 
 

@@ -195,12 +195,11 @@ def _pad(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
 
 def moved(track: Track, before: tuple[int, ...], after: tuple[int, ...]) -> Track | None:
     """Time after a RESHAPE: the dimension whose elements, with those behind it, divide into the same rows."""
-    outer = math.prod(before[: track.axis])
     row = track.unit * math.prod(before[track.axis + 1 :])
     found = []
     for axis, size in enumerate(after):
         inner = math.prod(after[axis + 1 :])
-        if math.prod(after[:axis]) == outer and size * inner == track.rows * row and row % inner == 0:
+        if size * inner == track.rows * row and row % inner == 0:
             found.append(Track(axis, row // inner, track.rows))
     return min(found, key=lambda each: each.unit) if found else None
 
