@@ -155,6 +155,17 @@ def test_a_plan_of_several_memories_writes_the_planner(branches: Path) -> None:
     assert "largest first" in shown.stdout
     assert "proved to be the cheapest" in shown.stdout
     assert f"wrote {folder / 'memory_plan.h'}" in shown.stdout
+    assert "ms in" not in shown.stdout
+
+
+def test_a_rate_gives_the_time_of_the_traffic(branches: Path) -> None:
+    call = ("plan", branches, "--memories", "SRAM:6K,PSRAM:1M", "--rate", "psram:0.5")
+    slow = figures(*call)["memories"][1]
+    assert slow["rate"] == 500_000
+    lines = run(*call).stdout.splitlines()
+    (chosen,) = (line.split() for line in lines if line.startswith("this plan"))
+    assert chosen[-2:] == [f"{slow['traffic_bytes']:,}", f"{slow['traffic_bytes'] / 500:,.2f}"]
+    assert any(line.split()[-2:] == ["in", "PSRAM"] and "ms in PSRAM" in line for line in lines)
 
 
 def test_memories_of_a_board_have_what_its_firmware_leaves() -> None:
@@ -162,6 +173,7 @@ def test_memories_of_a_board_have_what_its_firmware_leaves() -> None:
     slow, fast = printed["memories"]
     assert (slow["name"], slow["cost"], fast["name"], fast["cost"]) == ("PSRAM", 6, "SRAM", 1)
     assert 0 < fast["bytes"] < 320 << 10
+    assert (slow["rate"], fast["rate"]) == (80e6, None)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +188,13 @@ def test_memories_of_a_board_have_what_its_firmware_leaves() -> None:
         (("--memories", "A:1K,B:1M", "--cost", "A:0"), "number above 0"),
         (("--memories", "A:1K,B:1M", "--cost", "A:-1"), "number above 0"),
         (("--memories", "A:1K,B:1M", "--cost", "A:fast"), "invalid cost 'fast'"),
+        (("--memories", "A:1K,B:1M", "--rate", "C:2"), "--rate names the unknown memory 'C'"),
+        (("--memories", "A:1K,B:1M", "--rate", "A:0"), "number above 0"),
+        (("--memories", "A:1K,B:1M", "--rate", "A:fast"), "invalid rate 'fast'"),
         (("--memories", "FAST", "--board", "esp32-s3-eye"), "has SRAM, PSRAM"),
         (("--memories", "SRAM:600K", "--board", "esp32-s3-eye"), "not 600K"),
-        (("--cost", "A:1"), "--cost is for --memories"),
+        (("--cost", "A:1"), "--cost and --rate are for --memories"),
+        (("--rate", "A:1"), "--cost and --rate are for --memories"),
         (("--memories", "A:1M", "--tail-ram", "1K"), "omit --head-ram"),
     ],
 )

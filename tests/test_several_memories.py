@@ -98,6 +98,8 @@ def test_a_buffer_that_fits_nowhere_is_named() -> None:
         ([("SRAM", 64, -1)], "costs -1"),
         ([("SRAM", 64, 0)], "costs 0"),
         ([("SRAM", 64, float("nan"))], "costs nan"),
+        ([("SRAM", 64, 1, 0)], "has a rate of 0"),
+        ([("SRAM", 64, 1, float("inf"))], "has a rate of inf"),
         ([("SRAM", 1 << 20), ("SRAM", 64)], "two memories are called 'SRAM'"),
         (["SRAM"], "not 'SRAM'"),
     ],
@@ -217,6 +219,9 @@ def test_an_interpreter_runs_the_plan_in_memories_of_its_own(share: float) -> No
     assert found.proved_optimal
     assert all(rival is None or found.cost <= rival for rival in found.rivals.values())
     assert sum(each.cost * each.traffic_bytes for each in found.memories) == found.cost
+    total = sum(each.traffic_bytes for each in found.memories)
+    assert all(moved is None or sum(moved) == total for moved in found.rival_traffic.values())
+    assert found.rival_traffic["all in slowest"] == (0, 0, total)
     others = [bytearray(each.used_bytes) for each in found.others]
     allocator = tflm.MicroAllocator(bytearray(found.arena_bytes), found.planner(), memories=others)
     assert (answer(MODEL, allocator) == answer(MODEL, bytearray(whole))).all()

@@ -204,7 +204,7 @@ class Session:
     ) -> Answer:
         """Place the buffers in several memories, as `tflm plan --memories` does; the picture shows each memory."""
         on, planner = _machine(machine), _planner(seconds, progress)
-        given = memories_of(memories, cost, self.model, on)
+        given = memories_of(memories, self.model, on, cost)
         found = tflm.plan(self.model, None, planner, memories=given, target=on.target, kernels=on.kernels)
         return {
             "report": memories_report(found, self._path.name, on).html(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,21 +56,25 @@ def rooms_of(found: BoardFit) -> list[Bank]:
     board = found.board
     taken = max(board.sdk_banks, key=lambda bank: bank.bytes)
     rooms = [bank.bytes - (found.beside.high if bank == taken else 0) for bank in board.memories]
-    return [Bank(bank.name, room) for bank, room in zip(board.memories, rooms) if room > 0]
+    return [replace(bank, bytes=room) for bank, room in zip(board.memories, rooms) if room > 0]
 
 
 def memories_of_board(found: BoardFit) -> list[Memory]:
     """The memories of a board for a plan, with the usual costs."""
-    return [Memory(bank.name, bank.bytes, SLOW_COST if bank.is_external else 1.0) for bank in rooms_of(found)]
+    return [
+        Memory(bank.name, bank.bytes, SLOW_COST if bank.is_external else 1.0, bank.rate) for bank in rooms_of(found)
+    ]
 
 
-def memories_of(text: str, costs: str | None, model: Model, machine: Machine) -> list[Memory]:
-    """The memories that `--memories` and `--cost` describe.
+def memories_of(
+    text: str, model: Model, machine: Machine, costs: str | None = None, rates: str | None = None
+) -> list[Memory]:
+    """The memories that `--memories`, `--cost` and `--rate` describe.
 
     On a board, a memory without a size has what SDK and firmware leave of it.
 
     Raises:
-        OptionError: a name is unknown or named twice, a size or cost is invalid, or a memory has no size.
+        OptionError: a name is unknown or named twice, a size, cost or rate is invalid, or a memory has no size.
     """
     board = machine.board
     rooms = []
@@ -86,13 +90,11 @@ def memories_of(text: str, costs: str | None, model: Model, machine: Machine) ->
         if bank is not None and bytes > bank.bytes:
             raise OptionError(f"{name} of {machine.place} has {short_size(bank.bytes)}, not {size}")
         is_slow = bool(memories) if bank is None else bank.is_external
-        memories.append(Memory(name, bytes, SLOW_COST if is_slow else 1.0))
-    for name, cost in [] if costs is None else pairs_from(costs, "costs", "SRAM:1,PSRAM:6"):
-        places = [i for i, memory in enumerate(memories) if memory.name.lower() == name.lower()]
-        if not places:
-            known = ", ".join(memory.name for memory in memories)
-            raise OptionError(f"--cost names the unknown memory {name!r}; --memories has {known}")
-        memories[places[0]] = memories[places[0]]._replace(cost=_number(name, cost))
+        memories.append(Memory(name, bytes, SLOW_COST if is_slow else 1.0, None if bank is None else bank.rate))
+    for place, cost in _of_memories(memories, "cost", costs, "SRAM:1,PSRAM:6"):
+        memories[place] = memories[place]._replace(cost=cost)
+    for place, rate in _of_memories(memories, "rate", rates, "SRAM:400,PSRAM:40"):
+        memories[place] = memories[place]._replace(rate=rate * 1e6)
     try:
         return require_memories(memories)
     except ArgumentError as error:
@@ -104,11 +106,19 @@ def _bank(name: str, board: Board) -> Bank:
     return next(bank for bank in board.ram if bank.name == found.name)
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise OptionError(f"invalid cost {text!r} of {name} (expected a number above 0, e.g. {name}:6)") from None
+def _of_memories(memories: Sequence[Memory], what: str, text: str | None, example: str) -> Iterator[tuple[int, float]]:
+    """The numbers that an option has for memories, each with the place of the memory."""
+    for name, number in [] if text is None else pairs_from(text, f"{what}s", example):
+        places = [i for i, memory in enumerate(memories) if memory.name.lower() == name.lower()]
+        if not places:
+            known = ", ".join(memory.name for memory in memories)
+            raise OptionError(f"--{what} names the unknown memory {name!r}; --memories has {known}")
+        try:
+            yield places[0], float(number)
+        except ValueError:
+            raise OptionError(
+                f"invalid {what} {number!r} of {name} (expected a number above 0, e.g. {name}:6)"
+            ) from None
 
 
 def spread_of(plan: MemoriesPlan, board: Board) -> tuple[Placement, ...]:
@@ -165,12 +175,24 @@ def shares_table(plan: MemoriesPlan) -> Table:
 
 
 def rivals_table(plan: MemoriesPlan) -> Table:
-    """A table of the costs of this plan and of simpler ones."""
-    rows = [("this plan", f"{plan.cost:,.0f}")]
-    rows += [(name, "does not fit" if cost is None else f"{cost:,.0f}") for name, cost in plan.rivals.items()]
-    return Table(
-        "Cost: bytes read and written an invoke, times the cost of a byte", {"plan": TEXT, "cost": NUMBER}, rows
-    )
+    """A table of the costs of this plan and of simpler ones, with their traffic, and its time where that is known."""
+    rates = [each.rate for each in plan.memories]
+    columns = {"plan": TEXT, "cost": NUMBER, **dict.fromkeys((f"bytes in {m.name}" for m in plan.memories), NUMBER)}
+    columns |= {f"ms in {each.name}": NUMBER for each in plan.memories if each.rate is not None}
+    rows: list[Sequence[Any]] = []
+    for name, moved in {"this plan": _traffic(plan), **plan.rival_traffic}.items():
+        cost = plan.cost if name == "this plan" else plan.rivals[name]
+        if moved is None or cost is None:
+            rows.append((name, "does not fit", *[""] * (len(columns) - 2)))
+            continue
+        times = [f"{1e3 * bytes / rate:,.2f}" for bytes, rate in zip(moved, rates) if rate is not None]
+        rows.append((name, f"{cost:,.0f}", *moved, *times))
+    timed = "; ms: at least, at the rate of the memory" if any(rates) else ""
+    return Table(f"Cost: bytes read and written an invoke, times the cost of a byte{timed}", columns, rows)
+
+
+def _traffic(plan: MemoriesPlan) -> tuple[int, ...]:
+    return tuple(each.traffic_bytes for each in plan.memories)
 
 
 def drawn_memories(plan: MemoriesPlan, machine: Machine) -> dict[str, dict[str, Any]]:
@@ -224,5 +246,8 @@ def costs_figures(plan: MemoriesPlan) -> dict[str, Any]:
         "cost": plan.cost,
         "lower_bound": plan.lower_bound,
         "proved_optimal": plan.proved_optimal,
-        "rivals": [{"plan": name, "cost": cost} for name, cost in plan.rivals.items()],
+        "rivals": [
+            {"plan": name, "cost": cost, "traffic_bytes": plan.rival_traffic[name]}
+            for name, cost in plan.rivals.items()
+        ],
     }

@@ -28,10 +28,12 @@ class Bank:
     Attributes:
         name: the vendor's name for it.
         bytes: its size.
+        rate: bytes that its bus moves in a second, without commands and latencies; None if unknown.
     """
 
     name: str
     bytes: int
+    rate: float | None = None
 
     @property
     def is_external(self) -> bool:
@@ -187,7 +189,13 @@ def _size(text: str) -> int:
 
 
 def _banks(text: str) -> tuple[Bank, ...]:
-    return tuple(Bank(name, _size(size)) for name, _, size in (bank.rpartition(" ") for bank in text.split(" + ")))
+    return tuple(_bank(bank) for bank in text.split(" + "))
+
+
+def _bank(text: str) -> Bank:
+    memory, _, rate = text.removesuffix(" MB/s").partition(" at ")
+    name, _, size = memory.rpartition(" ")
+    return Bank(name, _size(size), float(rate) * 1e6 if rate else None)
 
 
 def _rows(table: str) -> list[dict[str, str]]:

@@ -125,7 +125,7 @@ def arena(
     else:
         from tflm.application.several_memories import drawn_memories, memories_of  # loads the generator of C
 
-        given = memories_of(memories, None, loaded[0][1], machine)
+        given = memories_of(memories, loaded[0][1], machine)
         found = tflm.plan(loaded[0][1], target=machine.target, kernels=machine.kernels, memories=given)
         written = _draw(loaded[0], lambda: drawn_memories(found, machine), html, plot)
     if node_data is not None:

@@ -114,7 +114,7 @@ def export(
     if memories is not None:
         if machine.board is None or kind == NO_PROJECT or dump:
             raise OptionError("--memories needs a project for a --board, and no --dump; or use tflm plan --memories")
-        given = memories_of(memories, None, loaded, machine)
+        given = memories_of(memories, loaded, machine)
         planned = partial(_planned, loaded, machine, given)
     if kind == NO_PROJECT:
         files = sources(loaded, model.stem, machine, origin, typed, dump, serve=serve)

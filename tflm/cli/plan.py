@@ -72,6 +72,13 @@ def plan(
             "or the chip's own memories, 6 for others.",
         ),
     ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:MB/S,...",
+            help="Megabytes that a memory reads or writes in a second, as PSRAM:40, for the time of the traffic.",
+        ),
+    ] = None,
     head_ram: HeadRam = None,
     tail_ram: TailRam = None,
     csv: Annotated[
@@ -103,8 +110,8 @@ def plan(
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
-    if memories is None and cost is not None:
-        raise OptionError("--cost is for --memories, as --memories SRAM:200K,PSRAM:4M")
+    if memories is None and (cost, rate) != (None, None):
+        raise OptionError("--cost and --rate are for --memories, as --memories SRAM:200K,PSRAM:4M")
     if memories is not None and (separate is not None or csv is not None or always or planner != "optimal"):
         raise OptionError(
             "--memories places head and tail itself: omit --head-ram, --tail-ram, --csv, --always, --planner"
@@ -118,7 +125,7 @@ def plan(
         options: dict[str, Any] = {"target": machine.target, "kernels": machine.kernels}
         options |= {"in_place": in_place, "reorder": reorder, "overlap": overlap}
         if memories is not None:
-            given = memories_of(memories, cost, loaded, machine)
+            given = memories_of(memories, loaded, machine, cost, rate)
             in_memories = tflm.plan(loaded, None, chosen, memories=given, **options)
         else:
             head = head_limit(loaded, machine, separate)

@@ -43,11 +43,13 @@ class Memory(NamedTuple):
         name: for messages.
         bytes: its size.
         cost: of one byte that is read or written there, relative to those of others.
+        rate: bytes that can be read or written in a second, for reports; None if unknown.
     """
 
     name: str
     bytes: int
     cost: float = 1.0
+    rate: float | None = None
 
 
 class Spot(NamedTuple):
@@ -81,7 +83,7 @@ def require_memories(memories: Sequence[Memory]) -> list[Memory]:
     """Return the memories if a plan can use them.
 
     Raises:
-        ArgumentError: there are none, two of one name, or one without bytes or cost.
+        ArgumentError: there are none, two of one name, or one without bytes, cost or rate.
     """
     names = [memory.name for memory in memories]
     if not names:
@@ -93,6 +95,8 @@ def require_memories(memories: Sequence[Memory]) -> list[Memory]:
             raise ArgumentError(f"memory {memory.name!r} has {memory.bytes} bytes; must be less than 2 GiB")
         if not 0 < memory.cost < float("inf"):
             raise ArgumentError(f"memory {memory.name!r} costs {memory.cost} a byte; must be a number above 0")
+        if memory.rate is not None and not 0 < memory.rate < float("inf"):
+            raise ArgumentError(f"memory {memory.name!r} has a rate of {memory.rate}; must be a number above 0")
         if names.count(memory.name) > 1:
             raise ArgumentError(f"two memories are called {memory.name!r}; each needs a name of its own")
     return list(memories)

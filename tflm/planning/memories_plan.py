@@ -48,7 +48,7 @@ class MemoryShare:
     """What a plan puts into a memory.
 
     Attributes:
-        name, bytes, cost: of the memory.
+        name, bytes, cost, rate: of the memory.
         used_bytes: what it needs, with the tail if that is there.
         buffer_bytes: of that, tensors and scratch buffers.
         traffic_bytes: bytes that an invoke reads and writes there, counting each operator's tensors once.
@@ -59,6 +59,7 @@ class MemoryShare:
     name: str
     bytes: int
     cost: float
+    rate: float | None
     used_bytes: int
     buffer_bytes: int
     traffic_bytes: int
@@ -79,7 +80,8 @@ class MemoriesPlan:
         arena_bytes: the smallest arena there.
         cost: bytes read and written in each memory times its cost, with the tail.
         lower_bound: no plan costs less, for this order of operators and these tensors that share bytes.
-        rivals: what simple plans cost: "all in NAME", "head in NAME" and "largest first"; None where they do not fit.
+        rival_traffic: bytes that simple plans read and write in each memory: "all in NAME", "head in NAME" and "largest
+            first"; None where they do not fit.
         names: of the buffers.
         data: the model that the plan is for; not the given one if its operators were reordered.
         order: how the operators of the first subgraph were reordered, or None.
@@ -94,7 +96,7 @@ class MemoriesPlan:
     arena_bytes: int
     cost: float
     lower_bound: float
-    rivals: dict[str, float | None]
+    rival_traffic: dict[str, tuple[int, ...] | None]
     names: tuple[str, ...]
     data: bytes = field(repr=False)
     order: OperatorOrder | None = None
@@ -104,6 +106,14 @@ class MemoriesPlan:
     def model(self) -> Model:
         """The model that the plan is for."""
         return Model(self.data)
+
+    @property
+    def rivals(self) -> dict[str, float | None]:
+        """What simple plans cost; see `rival_traffic`."""
+        return {
+            name: None if moved is None else sum(b * each.cost for b, each in zip(moved, self.memories))
+            for name, moved in self.rival_traffic.items()
+        }
 
     @property
     def proved_optimal(self) -> bool:
@@ -120,7 +130,7 @@ class MemoriesPlan:
 
         It raises `ArenaError` for other buffers than those of the plan.
         """
-        given = [Memory(share.name, share.bytes, share.cost) for share in self.memories]
+        given = [Memory(share.name, share.bytes, share.cost, share.rate) for share in self.memories]
         return _planner(given, self.home, self.buffers, self.spots)
 
     def header(self, name: str = "model") -> str:
@@ -277,7 +287,7 @@ class _Problem:
             arena_bytes=arena,
             cost=placement.cost + self.in_tail * memory.cost,
             lower_bound=placement.lower_bound + self.in_tail * memory.cost,
-            rivals={},
+            rival_traffic={},
             data=bytes(self.model.data),
             order=self.order,
         )
@@ -327,7 +337,7 @@ def plan_in_memories(
             raise
         best = replace(best, interrupted=True)
     assert best is not None
-    return replace(best, rivals=rivals)
+    return replace(best, rival_traffic=rivals)
 
 
 def _best_of(problems: Sequence[_Problem], memories: Sequence[Memory], effort: int) -> MemoriesPlan:
@@ -367,9 +377,9 @@ def _missing(part: str, memory: Memory, requested: int) -> ArenaError:
 def _memory(value: Any) -> Memory:
     if isinstance(value, Memory):
         return value
-    if isinstance(value, (tuple, list)) and 2 <= len(value) <= 3 and isinstance(value[0], str):
+    if isinstance(value, (tuple, list)) and 2 <= len(value) <= 4 and isinstance(value[0], str):
         return Memory(*value)
-    raise ArgumentError(f"a memory is tflm.Memory(name, bytes, cost) or such a tuple, not {value!r}")
+    raise ArgumentError(f"a memory is tflm.Memory(name, bytes, cost, rate) or such a tuple, not {value!r}")
 
 
 def _rivals(
@@ -378,23 +388,30 @@ def _rivals(
     moved: Sequence[int],
     in_tail: int,
     measured: ArenaMeasurement,
-) -> dict[str, float | None]:
-    """What simple plans cost: everything, or the head alone, in each memory; the largest buffers in the cheapest."""
+) -> dict[str, tuple[int, ...] | None]:
+    """Traffic of simple plans in each memory: everything, or the head, in one; the largest buffers in the cheapest."""
     total, tail = sum(moved), align_up(measured.tail_bytes, ARENA_ALIGNMENT)
-    costs: dict[str, float | None] = {}
-    cheap_first = sorted(memories, key=lambda memory: memory.cost)
-    for memory in memories:
+    by_cost = sorted(range(len(memories)), key=lambda i: memories[i].cost)
+
+    def traffic(*parts: tuple[int, int]) -> tuple[int, ...]:
+        return tuple(sum(bytes for place, bytes in parts if place == i) for i in range(len(memories)))
+
+    def cost(moves: Sequence[int]) -> float:
+        return sum(bytes * memory.cost for bytes, memory in zip(moves, memories))
+
+    found: dict[str, tuple[int, ...] | None] = {}
+    for i, memory in enumerate(memories):
         whole = measured.minimum_arena_bytes <= memory.bytes
-        costs[f"all in {memory.name}"] = (total + in_tail) * memory.cost if whole else None
-        tails = [other.cost for other in memories if other is not memory and tail <= other.bytes]
+        found[f"all in {memory.name}"] = traffic((i, total + in_tail)) if whole else None
+        tails = [j for j in by_cost if j != i and tail <= memories[j].bytes]
         head = measured.head_bytes <= memory.bytes and bool(tails)
-        costs[f"head in {memory.name}"] = total * memory.cost + in_tail * min(tails) if head else None
-    largest: list[float] = []
-    for home in cheap_first:
-        rooms = [m._replace(bytes=m.bytes - tail) if m is home else m for m in cheap_first]
-        spots = by_size(buffers, rooms) if home.bytes > tail else None
+        found[f"head in {memory.name}"] = traffic((i, total), (tails[0], in_tail)) if head else None
+    largest = []
+    for home in by_cost:
+        rooms = [memories[i]._replace(bytes=memories[i].bytes - tail * (i == home)) for i in by_cost]
+        spots = by_size(buffers, rooms) if memories[home].bytes > tail else None
         if spots is not None:
-            moves = zip(moved, spots)
-            largest.append(sum(b * cheap_first[s.memory].cost for b, s in moves) + in_tail * home.cost)
-    costs["largest first"] = min(largest, default=None)
-    return costs
+            places = [(by_cost[spot.memory], bytes) for spot, bytes in zip(spots, moved)]
+            largest.append(traffic(*places, (home, in_tail)))
+    found["largest first"] = min(largest, key=cost, default=None)
+    return found
