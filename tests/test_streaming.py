@@ -342,6 +342,9 @@ def test_c_streams_the_input_that_is_named(index: int) -> None:
 def test_an_input_to_stream_needs_a_hop() -> None:
     with pytest.raises(tflm.ArgumentError, match="new frames in each invoke: stream=1"):
         tflm.compile_model(model_of_two_windows(), "net", stream_input=1)
+    answer = run("compile", INT8_MODEL, "c", "--stream-input", 0)
+    assert answer.returncode == 2
+    assert "--stream 1" in answer.stderr
 
 
 def test_commands_refuse_a_model_without_time_alike(tmp_path: Path) -> None:
@@ -450,12 +453,16 @@ def test_the_causal_form_pads_features_as_before() -> None:
     ("model", "options", "message"),
     [
         (temporal_network([3]), {"causal": True}, "no layer pads time, so the causal form is the model itself"),
-        (temporal_network([3], features=30), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20"),
+        (
+            temporal_network([3], features=30),
+            {"hop": 20},
+            "a hop of 20 frames leaves nothing of a window of 20; use 19 or less",
+        ),
         (tflm.stream(temporal_network([3])).model, {}, r"operator 0 \(VAR_HANDLE\) keeps state: .* as it is"),
         (temporal_network([3]), {"hop": 0}, "invalid hop 0"),
         (temporal_network([3]), {"hop": True}, "invalid hop True"),
         (temporal_network([3]), {"hop": 1.0}, "invalid hop 1.0"),
-        (temporal_network([3]), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20"),
+        (temporal_network([3]), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20; use 19 or less"),
         (
             temporal_network([3], [2]),
             {},
@@ -465,10 +472,18 @@ def test_the_causal_form_pads_features_as_before() -> None:
         (temporal_network([3, 3], [1, 3]), {"hop": 4}, r"strides of operator 1 \(CONV_2D\); use hops of 3, 6, 9, ..."),
         (temporal_network([3]), {"axis": 4}, r"axis 4 is out of range for the input's shape \[1, 20, 1, 4\]"),
         (temporal_network([3]), {"axis": 3}, "saves no work"),
-        (temporal_network([3]), {"axis": 0}, "no input has a time axis of several frames"),
+        (temporal_network([3]), {"axis": 0}, "no input has a time axis of several frames .*, or choose another axis"),
         (temporal_network([3]), {"input": 1}, r"unknown input 1 \(the model has 1, counted from 0\)"),
-        (temporal_network([3]), {"initial": np.zeros((1, 20, 1, 4))}, "the initial window is float64"),
-        (temporal_network([3]), {"initial": np.zeros((20, 4), np.int8)}, r"of shape \[20, 4\], the input int8"),
+        (
+            temporal_network([3]),
+            {"initial": np.zeros((1, 20, 1, 4))},
+            "the initial window is float64 of shape .*; give one of int8",
+        ),
+        (
+            temporal_network([3]),
+            {"initial": np.zeros((20, 4), np.int8)},
+            r"of shape \[20, 4\]; give one of int8 of shape \[1, 20, 1, 4\]",
+        ),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(model: tflm.Model, options: dict[str, object], message: str) -> None:

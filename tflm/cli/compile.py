@@ -120,8 +120,6 @@ def compile(
     names = [name] if name is not None else [identifier_of(path.stem) for path in paths]
     if len(set(names)) < len(names):
         raise OptionError(f"two models would have the name {max(names, key=names.count)}; rename a file")
-    if stream_input is not None and stream is None:
-        raise OptionError("--stream-input is for --stream FRAMES; give both")
     loaded = {title: load_model(path) for title, path in zip(names, paths)}
     try:
         part = None if target is None else by_name(target)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import tflm
+from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.application.streaming_report import streaming_figures, streaming_report
@@ -61,7 +62,12 @@ def stream(
     loaded = load_model(model)
     with status_line("looking for time") as tell:
         window = None if initial is None else stored_array(initial).read()
-        streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, causal=causal, report=tell)
+        try:
+            streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, causal=causal, report=tell)
+        except tflm.StreamError:
+            raise
+        except tflm.ArgumentError as error:
+            raise OptionError(str(error)) from None
         compared = None if inputs is None else tflm.evaluate(streamed.model, inputs, reference=loaded)
     before, after = (
         tflm.measure_arena(each, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)

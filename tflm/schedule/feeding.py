@@ -48,7 +48,10 @@ def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
     images = [tensor for tensor in graph.inputs if len(graph.shape(tensor)) == 4 and graph.shape(tensor)[:1] == (1,)]
     if not images:
         shapes = ", ".join(str(list(graph.shape(tensor))) for tensor in graph.inputs)
-        raise CompileError(f"no input is an image of one batch that could be fed rows at a time (found {shapes})")
+        raise CompileError(
+            f"no input is an image of one batch that could be fed rows at a time (found {shapes}); compile the model "
+            "with its whole input"
+        )
     tensor = max(images, key=graph.tensor_bytes)
     height = graph.shape(tensor)[1]
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= height:

@@ -237,9 +237,7 @@ def _best_causal_form(
             best = macs, made, earlier, track.axis, [streamed]
     if best is not None:
         return best[1:]
-    raise refusal or StreamError(
-        "no layer pads time, so the causal form is the model itself; leave out --causal (causal=True)"
-    )
+    raise refusal or StreamError("no layer pads time, so the causal form is the model itself; leave out causal=True")
 
 
 def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, inputs: Sequence[int]) -> Stream:
@@ -247,18 +245,23 @@ def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, 
     tracks = _tracks(graph, axis, inputs)
     if not tracks:
         shapes = ", ".join(str(list(graph.shape(tensor))) for tensor in inputs)
-        raise StreamError(f"no input has a time axis of several frames (found {shapes or 'no inputs'})")
+        raise StreamError(
+            f"no input has a time axis of several frames (found {shapes or 'no inputs'}); stream a network "
+            "over a window of frames, such as [1, 49, 40]" + ("" if axis is None else ", or choose another axis")
+        )
     fitting = [(tensor, track) for tensor, track in tracks if hop < track.rows]
     if not fitting:
         longest = max(track.rows for _, track in tracks)
-        raise StreamError(f"a hop of {hop} frames leaves nothing of a window of {longest} (use less)")
+        raise StreamError(f"a hop of {hop} frames leaves nothing of a window of {longest}; use {longest - 1} or less")
     streams = [stream_along(graph, macs, tensor, track, hop) for tensor, track in fitting]
     best = min(streams, key=lambda each: sum(each.macs))
     if sum(best.macs) < sum(macs) and convolution_out_of_step(graph, best.timeline) is None:
         return best
     for tensor, track in tracks:
         if hop >= track.rows and _saves_work(graph, macs, tensor, track):
-            raise StreamError(f"a hop of {hop} frames leaves nothing of a window of {track.rows} (use less)")
+            raise StreamError(
+                f"a hop of {hop} frames leaves nothing of a window of {track.rows}; use {track.rows - 1} or less"
+            )
     raise StreamError(_why_not(graph, macs, hop, streams))
 
 
@@ -319,7 +322,8 @@ def _first_window(graph: Graph, stream: Stream, earlier: int, initial: npt.Array
     shape[track.axis] = (track.rows - earlier) * track.unit
     if given.shape != tuple(shape) or given.dtype != dtype:
         raise ArgumentError(
-            f"the initial window is {given.dtype} of shape {list(given.shape)}, the input {dtype} of {shape}"
+            f"the initial window is {given.dtype} of shape {list(given.shape)}; give one of {dtype} of shape "
+            f"{shape}, as the input"
         )
     added = window.take(range(earlier * track.unit), track.axis)
     return np.concatenate([added, given], track.axis)
