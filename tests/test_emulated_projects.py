@@ -145,8 +145,8 @@ def test_a_firmware_whose_tensors_overlap_answers_as_the_original_model(
     """A memory that only the plan with overlap fits, and CMSIS-NN's kernels with the part's instructions."""
     original, where = tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), by_name(board, "bare-metal")
     planned = tflm.plan(original, target=where.target, kernels="cmsis-nn", overlap="cmsis-nn")
-    beside = board_fit(planned.model, where, reserve=RESERVE).beside.high
-    small = replace(where, ram=(Bank("RAM", planned.after.minimum_arena_bytes + beside),))
+    others = board_fit(planned.model, where, reserve=RESERVE).other_ram.high
+    small = replace(where, ram=(Bank("RAM", planned.after.minimum_arena_bytes + others),))
     found = tflm.fit(original, board=small, kernels="cmsis-nn", reserve=RESERVE)
     assert found.chosen.name == "overlapping tensors"
     assert printed(firmware_prints(found, name, tree, tmp_path)) == answers(original)

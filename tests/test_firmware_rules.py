@@ -11,7 +11,7 @@ import tflm
 from tflm.firmware import arena_causes, instructions, source_tree
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.instructions import OperatorEstimate
-from tflm.firmware.release_search import Span, SpanSearch, contained_in, joined
+from tflm.firmware.release_search import CommitRange, SpanSearch, contained_in, joined
 from tflm.libraries import by_name
 from tflm.releases import distributions, history
 from tflm.releases.distributions import version_of
@@ -21,8 +21,8 @@ from tflm.schema import TensorType
 # --- Spans of releases -------------------------------------------------------------------------------------------
 
 
-def span(first: int, last: int) -> Span:
-    return Span(history()[first], history()[last])
+def span(first: int, last: int) -> CommitRange:
+    return CommitRange(history()[first], history()[last])
 
 
 def test_spans_that_follow_each_other_are_one() -> None:

@@ -18,7 +18,7 @@ from tflm.cli.app import app
 from tflm.firmware import source_tree
 from tflm.firmware.firmware_tree import firmware_tree
 from tflm.firmware.source_text import text_hash
-from tflm.firmware.source_tree import KnownFile, Span, source_copies, versions_of
+from tflm.firmware.source_tree import KnownFile, VersionRange, source_copies, versions_of
 
 SOURCE = b"""/* Licence */
 #ifndef MICRO_A_H_
@@ -87,7 +87,7 @@ def known_files() -> dict[str, list[tuple[str, KnownFile]]]:
     files = {}
     for name, starts in SINCE.items():
         ends = [*(start - 1 for start in starts[1:]), 2]
-        spans = tuple(Span(text_hash(TEXTS[name][start]), start, end) for start, end in zip(starts, ends))
+        spans = tuple(VersionRange(text_hash(TEXTS[name][start]), start, end) for start, end in zip(starts, ends))
         files[f"{name}.cc"] = [("tflm", KnownFile(("tensorflow", "lite", "micro", f"{name}.cc"), spans))]
     return files
 

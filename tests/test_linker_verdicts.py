@@ -98,8 +98,8 @@ def near_its_limits(fit: BoardFit) -> list[BoardFit]:
     """The fit on its board, and on boards with as much RAM or flash as it takes in any case, and with too little."""
     share = fit.board.share
     assert share is not None
-    ram, flash = fit.measured.minimum_arena_bytes + fit.beside.high, fit.flash_taken.high + share.reserved_bytes
-    least_ram, least_flash = ram - fit.beside.high + fit.beside.low, fit.flash_taken.low
+    ram, flash = fit.measured.minimum_arena_bytes + fit.other_ram.high, fit.flash_taken.high + share.reserved_bytes
+    least_ram, least_flash = ram - fit.other_ram.high + fit.other_ram.low, fit.flash_taken.low
     slack = 64  # TFLM's code is known to so many bytes
     found = [fit]
     for of_ram, of_flash in ((ram, flash), (least_ram - slack, flash), (ram, least_flash - slack)):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tflm.firmware.loop_trips import PATHS, Layer, LoopTrips
+from tflm.firmware.loop_trips import PATHS, LoopShape, LoopTrips
 from tflm.kernels.layers.geometry import Axis
 
 Trips = Counter[str]
-Walk = Callable[[Layer, Trips], None]
+Walk = Callable[[LoopShape, Trips], None]
 
 
 def parts(trips: Trips, name: str, length: int, *sizes: int) -> None:
@@ -35,7 +35,7 @@ def windows(axis: Axis) -> list[list[bool]]:
     ]
 
 
-def positions(layer: Layer) -> Iterator[tuple[list[bool], list[bool]]]:
+def positions(layer: LoopShape) -> Iterator[tuple[list[bool], list[bool]]]:
     """Every window of every image, by rows and columns."""
     for _ in range(layer.output[0]):
         yield from itertools.product(windows(layer.rows), windows(layer.columns))
@@ -48,7 +48,7 @@ def chunks(length: int, size: int) -> int:
 # --- TFLM's own kernels ------------------------------------------------------------------------------------------
 
 
-def conv_2d(layer: Layer, trips: Trips) -> None:
+def conv_2d(layer: LoopShape, trips: Trips) -> None:
     for rows, columns in positions(layer):
         trips["positions"] += 1
         for _ in range(layer.output[3]):
@@ -62,7 +62,7 @@ def conv_2d(layer: Layer, trips: Trips) -> None:
                         trips["products"] += layer.inputs[1][3]
 
 
-def depthwise_conv_2d(layer: Layer, trips: Trips) -> None:
+def depthwise_conv_2d(layer: LoopShape, trips: Trips) -> None:
     depth = layer.inputs[0][3]
     for rows, columns in positions(layer):
         trips["positions"] += 1
@@ -79,7 +79,7 @@ def depthwise_conv_2d(layer: Layer, trips: Trips) -> None:
                         trips["taps inside"] += row and column
 
 
-def pool(layer: Layer, trips: Trips) -> None:
+def pool(layer: LoopShape, trips: Trips) -> None:
     for rows, columns in positions(layer):
         trips["positions"] += 1
         for _ in range(layer.output[3]):
@@ -91,7 +91,7 @@ def pool(layer: Layer, trips: Trips) -> None:
 # --- CMSIS-NN ----------------------------------------------------------------------------------------------------
 
 
-def convolve(layer: Layer, trips: Trips) -> None:
+def convolve(layer: LoopShape, trips: Trips) -> None:
     batches, height, width, channels = layer.output
     depth = layer.inputs[1][3]
     for rows, columns in positions(layer):
@@ -167,7 +167,7 @@ def mve_products(trips: Trips, rows: int, channels: int, depth: int) -> None:
             trips["rows left over, odd channels, entered"] += 1
 
 
-def pointwise(layer: Layer, trips: Trips, multiply: Callable[[Trips, int, int, int], None]) -> None:
+def pointwise(layer: LoopShape, trips: Trips, multiply: Callable[[Trips, int, int, int], None]) -> None:
     batches, height, width, channels = layer.output
     if layer.rows.stride == layer.columns.stride == 1:
         multiply(trips, batches * height * width, channels, layer.inputs[0][3])
@@ -177,7 +177,7 @@ def pointwise(layer: Layer, trips: Trips, multiply: Callable[[Trips, int, int, i
         multiply(trips, width, channels, layer.inputs[0][3])
 
 
-def depthwise_3x3(layer: Layer, trips: Trips) -> None:
+def depthwise_3x3(layer: LoopShape, trips: Trips) -> None:
     channels = layer.output[3]
     trips["rows"] += layer.output[1]
     for rows, columns in positions(layer):
@@ -197,7 +197,7 @@ def depthwise_3x3(layer: Layer, trips: Trips) -> None:
                 trips[f"{name}, {kind}"] += sum(rows)
 
 
-def depthwise_opt(layer: Layer, trips: Trips) -> None:
+def depthwise_opt(layer: LoopShape, trips: Trips) -> None:
     channels = layer.output[3]
     for rows, columns in positions(layer):
         trips["positions"] += 1
@@ -227,7 +227,7 @@ def depthwise_opt(layer: Layer, trips: Trips) -> None:
             trips["channels left over, taps"] += taps
 
 
-def depthwise_any(layer: Layer, trips: Trips) -> None:
+def depthwise_any(layer: LoopShape, trips: Trips) -> None:
     batches, *_, channels = layer.output
     depth = layer.inputs[0][3]
     times = channels // depth
@@ -245,7 +245,7 @@ def depthwise_any(layer: Layer, trips: Trips) -> None:
                 trips["taps inside"] += sum(rows) * sum(columns)
 
 
-def average_pool(layer: Layer, trips: Trips) -> None:
+def average_pool(layer: LoopShape, trips: Trips) -> None:
     for rows, columns in positions(layer):
         trips["positions"] += 1
         trips["outputs"] += layer.output[3]
@@ -254,7 +254,7 @@ def average_pool(layer: Layer, trips: Trips) -> None:
         trips["later elements"] += (sum(rows) * sum(columns) - 1) * layer.output[3]
 
 
-def max_pool(layer: Layer, trips: Trips) -> None:
+def max_pool(layer: LoopShape, trips: Trips) -> None:
     channels = layer.output[3]
     for rows, columns in positions(layer):
         trips["positions"] += 1
@@ -267,7 +267,7 @@ def max_pool(layer: Layer, trips: Trips) -> None:
         parts(trips, "clamped", math.prod(layer.output[1:]), 4, 1)
 
 
-def mve_average_pool(layer: Layer, trips: Trips) -> None:
+def mve_average_pool(layer: LoopShape, trips: Trips) -> None:
     vectors = chunks(layer.output[3], 16)
     for rows, columns in positions(layer):
         trips["positions"] += 1
@@ -278,7 +278,7 @@ def mve_average_pool(layer: Layer, trips: Trips) -> None:
         trips["vectors inside"] += sum(rows) * sum(columns) * vectors
 
 
-def mve_max_pool(layer: Layer, trips: Trips) -> None:
+def mve_max_pool(layer: LoopShape, trips: Trips) -> None:
     vectors = chunks(layer.output[3], 16)
     for rows, columns in positions(layer):
         trips["positions"] += 1
@@ -299,7 +299,7 @@ def count_window(trips: Trips, rows: list[bool], columns: list[bool], vectors: i
             trips[f"vectors {where}"] += vectors
 
 
-def mve_columns(layer: Layer, trips: Trips, depth: int) -> None:
+def mve_columns(layer: LoopShape, trips: Trips, depth: int) -> None:
     for rows, columns in positions(layer):
         trips["columns"] += 1
         count_window(trips, rows, columns, chunks(depth, 16))
@@ -308,7 +308,7 @@ def mve_columns(layer: Layer, trips: Trips, depth: int) -> None:
         mve_products(trips, height * width, channels, layer.rows.taps * layer.columns.taps * depth)
 
 
-def mve_depthwise(layer: Layer, trips: Trips) -> None:
+def mve_depthwise(layer: LoopShape, trips: Trips) -> None:
     channels = layer.output[3]
     for first in range(0, channels, 124):
         block = min(channels - first, 124)
@@ -339,7 +339,7 @@ def axis(dice: random.Random, taps: int, dilation: int, stride: int) -> Axis:
     return Axis(size, taps, count, stride, dilation, max((count - 1) * stride + covered - size, 0) // 2)
 
 
-def layers(operator: str, count: int, seed: int = 0) -> Iterator[Layer]:
+def layers(operator: str, count: int, seed: int = 0) -> Iterator[LoopShape]:
     """Random ones, whose channels and windows lie on both sides of what kernels have code of their own for."""
     dice = random.Random(f"{operator}{seed}")
     for _ in range(count):
@@ -361,10 +361,10 @@ def layers(operator: str, count: int, seed: int = 0) -> Iterator[Layer]:
             depth = dice.choice([63, 64, 65, 85])
             filter = (channels, *taps, depth)
         image = (batches, rows.size, columns.size, depth)
-        yield Layer(operator, (image, filter), (batches, rows.windows, columns.windows, channels), rows, columns)
+        yield LoopShape(operator, (image, filter), (batches, rows.windows, columns.windows, channels), rows, columns)
 
 
-def check(found: LoopTrips | None, path: str, layer: Layer, walk: Walk) -> None:
+def check(found: LoopTrips | None, path: str, layer: LoopShape, walk: Walk) -> None:
     trips: Trips = Counter({"call": 1})
     walk(layer, trips)
     assert found is not None, layer
@@ -373,7 +373,7 @@ def check(found: LoopTrips | None, path: str, layer: Layer, walk: Walk) -> None:
     assert trips.keys() - {name for name, times in trips.items() if not times} <= found.trips.keys()
 
 
-def is_pointwise(layer: Layer) -> bool:
+def is_pointwise(layer: LoopShape) -> bool:
     return all(a.taps == a.dilation == 1 and a.before == 0 for a in (layer.rows, layer.columns))
 
 
@@ -406,7 +406,7 @@ def test_conv_2d_of_cmsis_nn(kind: str) -> None:
 def test_conv_2d_with_helium() -> None:
     seen = Counter[str]()
     rows = [
-        Layer("CONV_2D", ((1, height, 9, depth), (3, 1, 3, depth)), (1, height, columns.windows, 3), row, columns)
+        LoopShape("CONV_2D", ((1, height, 9, depth), (3, 1, 3, depth)), (1, height, columns.windows, 3), row, columns)
         for height, depth in itertools.product((1, 2), (2, 3, 4, 6))
         for row in [Axis(height, 1, height)]
         for columns in (Axis(9, 3, 7), Axis(9, 3, 4, 2), Axis(9, 3, 5, 1, 2))
@@ -430,16 +430,16 @@ def test_conv_2d_with_helium() -> None:
 def test_grouped_convolutions_have_no_count() -> None:
     for padded in (0, 1):
         rows = Axis(4, 1 + 2 * padded, 4, before=padded)
-        layer = Layer("CONV_2D", ((1, 4, 4, 6), (4, rows.taps, rows.taps, 3)), (1, 4, 4, 4), rows, rows)
+        layer = LoopShape("CONV_2D", ((1, 4, 4, 6), (4, rows.taps, rows.taps, 3)), (1, 4, 4, 4), rows, rows)
         assert all(PATHS[kind]["CONV_2D"](layer) is None for kind in PATHS)
 
 
-def kept(layer: Layer) -> bool:
+def kept(layer: LoopShape) -> bool:
     dilated = (layer.rows.dilation, layer.columns.dilation) != (1, 1)
     return layer.inputs[0][3] == layer.output[3] and layer.output[0] == 1 and not dilated
 
 
-def any_path(layer: Layer) -> str:
+def any_path(layer: LoopShape) -> str:
     batches, *_, channels = layer.output
     dilated = (layer.rows.dilation, layer.columns.dilation) != (1, 1)
     fours = channels // layer.inputs[0][3] % 4 == 0 and batches == 1 and not dilated
@@ -449,7 +449,7 @@ def any_path(layer: Layer) -> str:
 def test_depthwise_conv_2d_of_cmsis_nn() -> None:
     seen = set()
     wide = Axis(9, 3, 9, before=1), Axis(9, 3, 5, 2, before=2)
-    more = [Layer("DEPTHWISE_CONV_2D", ((1, 9, 9, 5), (1, 3, 3, 5)), (1, *(a.windows for a in pair), 5), *pair)
+    more = [LoopShape("DEPTHWISE_CONV_2D", ((1, 9, 9, 5), (1, 3, 3, 5)), (1, *(a.windows for a in pair), 5), *pair)
             for pair in itertools.product(wide, wide)]  # fmt: skip
     for layer in itertools.chain(layers("DEPTHWISE_CONV_2D", 200), more):
         dsp, none = (PATHS[f"cmsis-nn/{kind}"]["DEPTHWISE_CONV_2D"](layer) for kind in ("dsp", "none"))
@@ -472,11 +472,11 @@ def test_depthwise_conv_2d_with_helium() -> None:
     seen = set()
     pair = Axis(3, 2, 3, before=0), Axis(4, 2, 3)
     blocks = [
-        Layer("DEPTHWISE_CONV_2D", ((1, 3, 4, channels), (1, 2, 2, channels)), (1, 3, 3, channels), *pair)
+        LoopShape("DEPTHWISE_CONV_2D", ((1, 3, 4, channels), (1, 2, 2, channels)), (1, 3, 3, channels), *pair)
         for channels in (123, 124, 125, 126, 248, 260)
     ]
 
-    def of_one(layer: Layer, trips: Trips) -> None:
+    def of_one(layer: LoopShape, trips: Trips) -> None:
         trips["transposed"] += math.prod(layer.inputs[1])
         mve_columns(layer, trips, 1)
 
@@ -512,7 +512,7 @@ def test_pools_of_cmsis_nn(kind: str, operator: str, walk: Walk) -> None:
 
 
 def fully_connected(kind: str) -> Walk:
-    def walk(layer: Layer, trips: Trips) -> None:
+    def walk(layer: LoopShape, trips: Trips) -> None:
         channels, depth = layer.inputs[1]
         for _ in range(math.prod(layer.output[:-1])):
             trips["batches"] += 1
@@ -547,7 +547,7 @@ def test_fully_connected(kind: str) -> None:
     for batches, depth, channels in itertools.product(
         ((1,), (3,), (2, 3), (2, 1, 2)), (1, 4, 15, 16, 17, 18, 20, 32, 36, 39), (1, 2, 3, 4, 5, 7)
     ):
-        layer = Layer("FULLY_CONNECTED", ((*batches, depth), (channels, depth)), (*batches, channels))
+        layer = LoopShape("FULLY_CONNECTED", ((*batches, depth), (channels, depth)), (*batches, channels))
         if kind != "reference" and len(batches) > 1 and depth % 4 == 0:
             multiply = mve_products if kind == "mve" else products
             rows = math.prod(batches)
@@ -575,19 +575,22 @@ def test_elements(shape: tuple[int, ...]) -> None:
                 trips["vectors"] = chunks(count, 4)
             else:
                 parts(trips, "outputs", count, 4, 1)
-            found = paths[operator](Layer(operator, (shape, shape), shape))
+            found = paths[operator](LoopShape(operator, (shape, shape), shape))
             assert found is not None
             assert (found.path, +Counter(found.trips)) == (operator.lower(), trips)
-            assert paths[operator](Layer(operator, (shape, (1, *shape)), (1, *shape))) is None
+            assert paths[operator](LoopShape(operator, (shape, (1, *shape)), (1, *shape))) is None
         one = {"call": 1, "outputs": count}
-        assert paths["SOFTMAX"](Layer("SOFTMAX", (shape,), shape)) == ("softmax", one | {"rows": count // shape[-1]})
+        assert paths["SOFTMAX"](LoopShape("SOFTMAX", (shape,), shape)) == (
+            "softmax",
+            one | {"rows": count // shape[-1]},
+        )
         for operator in ("DEQUANTIZE", "LEAKY_RELU"):
-            assert paths[operator](Layer(operator, (shape,), shape)) == (operator.lower(), one)
+            assert paths[operator](LoopShape(operator, (shape,), shape)) == (operator.lower(), one)
         for types, name in ((("float32", "int8"), "float32"), (("int8", "int16"), "integers")):
-            assert paths["QUANTIZE"](Layer("QUANTIZE", (shape,), shape, types=types)) == (f"quantize, {name}", one)
+            assert paths["QUANTIZE"](LoopShape("QUANTIZE", (shape,), shape, types=types)) == (f"quantize, {name}", one)
 
 
-def pads(count: int) -> Iterator[Layer]:
+def pads(count: int) -> Iterator[LoopShape]:
     dice = random.Random(count)
     for number in range(count):
         rank = dice.choice([1, 2, 3, 4, 4, 4])
@@ -596,10 +599,10 @@ def pads(count: int) -> Iterator[Layer]:
         if number % 2:
             around[-1] = (0, 0)
         output = tuple(size + before + after for size, (before, after) in zip(shape, around))
-        yield Layer("PAD", (shape,), output, paddings=tuple(around))
+        yield LoopShape("PAD", (shape,), output, paddings=tuple(around))
 
 
-def cmsis_pad(layer: Layer, trips: Trips) -> None:
+def cmsis_pad(layer: LoopShape, trips: Trips) -> None:
     missing = 4 - len(layer.output)
     image, around = (1,) * missing + layer.inputs[0], ((0, 0),) * missing + layer.paddings
     outer = (1,) * missing + layer.output
@@ -651,4 +654,4 @@ def test_pads() -> None:
         for kind in ("none", "dsp", "mve"):
             check(PATHS[f"cmsis-nn/{kind}"]["PAD"](layer), f"pad, {'rows' if whole else 'positions'}", layer, cmsis_pad)
     for kind in PATHS:
-        assert PATHS[kind]["PAD"](Layer("PAD", ((1,) * 5,), (1,) * 5, paddings=((0, 0),) * 5)) is None
+        assert PATHS[kind]["PAD"](LoopShape("PAD", ((1,) * 5,), (1,) * 5, paddings=((0, 0),) * 5)) is None

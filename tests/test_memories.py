@@ -284,7 +284,7 @@ def test_another_build_that_needs_much_less_is_named() -> None:
     s3 = replace(by_name("esp32-s3-eye"), ram=(Bank("SRAM", 1 << 20),), sdk="")
     usual, smaller = (board_fit(MODEL, s3, kernels=kernels) for kernels in ("esp-nn", "esp-nn:ansi"))
     needed = smaller.measured.minimum_arena_bytes
-    room = needed + smaller.beside.high
+    room = needed + smaller.other_ram.high
     assert needed < usual.measured.minimum_arena_bytes
     assert other_build(MODEL, usual) == ""
     for banks in ((Bank("SRAM", room),), (Bank("SRAM", room), Bank("PSRAM", 1 << 20))):

@@ -67,7 +67,7 @@ def test_the_answer_changes_at_the_limits_of_what_is_known(name: str) -> None:
     """Largest figures that fit: yes; smallest that do not fit: no; between them: not known. The same for the flash."""
     fit = board_fit(MODEL, replace(by_name(name), ram=by_name(name).ram[:1]))
     (bank,), (best,) = fit.board.memories, fit.board.memories_at_best
-    sure, possible = bank.bytes - fit.beside.high, best.bytes - fit.beside.low
+    sure, possible = bank.bytes - fit.other_ram.high, best.bytes - fit.other_ram.low
     assert 0 < sure <= possible
     for arena, answer in ((sure, Answer.YES), (sure + 1, Answer.UNKNOWN), (possible, Answer.UNKNOWN)):
         if answer is Answer.YES or sure < possible:
@@ -106,8 +106,8 @@ def test_an_arena_that_is_too_large_for_a_static_array_may_be_on_the_heap() -> N
     fit = board_fit(MODEL, s3)
     static, heap = s3.static_bytes(s3.ram[0]), s3.memories[0].bytes
     assert static == 341_760 < heap
-    assert not resized(fit, arena=static - fit.beside.high).on_heap
-    (piece,) = resized(fit, arena=static - fit.beside.high + 1).on_heap
+    assert not resized(fit, arena=static - fit.other_ram.high).on_heap
+    (piece,) = resized(fit, arena=static - fit.other_ram.high + 1).on_heap
     assert piece.part == "arena"
     assert not fit.on_heap
 
@@ -115,20 +115,20 @@ def test_an_arena_that_is_too_large_for_a_static_array_may_be_on_the_heap() -> N
 def test_an_sdk_is_chosen_and_named_and_takes_its_share() -> None:
     usual, other = (board_fit(MODEL, by_name("nrf52840dk", sdk)) for sdk in (None, "bare-metal"))
     assert (usual.board.sdk, other.board.sdk) == ("zephyr", "bare-metal")
-    assert usual.beside.high > other.beside.high
+    assert usual.other_ram.high > other.other_ram.high
     assert "zephyr" in [part.name for part in verdict_of(usual).parts]
     with pytest.raises(tflm.ArgumentError, match=r"'esp-idf' for nrf52840dk; use one of .*zephyr"):
         by_name("nrf52840dk", "esp-idf")
     assert "esp-idf+wifi" in sdk_names()
     plain, wifi = (board_fit(MODEL, by_name("esp32-c3-devkitm-1", sdk)) for sdk in ("esp-idf", "esp-idf+wifi"))
-    assert wifi.beside.low > plain.beside.low
+    assert wifi.other_ram.low > plain.other_ram.low
     assert wifi.program_code.low > plain.program_code.high
 
 
 def test_code_that_runs_in_ram_counts_there() -> None:
     """A Teensy's program copies code and constants to the memory of its data."""
     fit = board_fit(MODEL, by_name("teensy41"))
-    assert fit.beside.high > fit.program_code.high > 30_000
+    assert fit.other_ram.high > fit.program_code.high > 30_000
 
 
 def test_a_size_that_was_measured_is_one_number_and_others_are_ranges() -> None:
@@ -188,7 +188,7 @@ def test_every_command_gives_the_same_verdict_first_and_alone_and_the_status_fol
 def test_what_is_not_known_has_a_status_of_its_own(tmp_path: Any) -> None:
     board = by_name("pico")
     fit = board_fit(large_model(1000), board)
-    room = board.memories[0].bytes - fit.beside.high
+    room = board.memories[0].bytes - fit.other_ram.high
     path = tmp_path / "m.tflite"
     path.write_bytes(large_model(room - 200).data)
     for command in ("arena", "check", "gate"):

@@ -29,33 +29,33 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         raise DataError(f"{os.fspath(path)}: not a regular file; write the data of a pipe or device to a file first")
 
 
-def read_at_most(path: str | os.PathLike[str], most: int) -> bytes:
+def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
     """The bytes of a file or a pipe.
 
     Raises:
-        DataError: it has more than `most` bytes.
+        DataError: it has more than `limit` bytes.
         OSError: it can't be read.
     """
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size > most:
-            raise _too_large(path, f"{status.st_size:,}", most)
-        return read_stream(file, most, os.fspath(path))
+        if stat.S_ISREG(status.st_mode) and status.st_size > limit:
+            raise _too_large(path, f"{status.st_size:,}", limit)
+        return read_stream(file, limit, os.fspath(path))
 
 
-def read_stream(file: BinaryIO, most: int, name: str) -> bytes:
+def read_stream(file: BinaryIO, limit: int, name: str) -> bytes:
     """The bytes of a stream, to its end.
 
     Raises:
-        DataError: it has more than `most` bytes.
+        DataError: it has more than `limit` bytes.
         OSError: it can't be read.
     """
     parts, total = [], 0
-    while part := file.read(min(BLOCK_BYTES, most + 1 - total)):
+    while part := file.read(min(BLOCK_BYTES, limit + 1 - total)):
         parts.append(part)
         total += len(part)
-        if total > most:
-            raise _too_large(name, f"more than {most:,}", most)
+        if total > limit:
+            raise _too_large(name, f"more than {limit:,}", limit)
     return b"".join(parts)
 
 
@@ -72,5 +72,5 @@ def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
         raise DataError(f"{os.fspath(path)}: is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 
 
-def _too_large(path: str | os.PathLike[str], size: str, most: int) -> DataError:
-    return DataError(f"{os.fspath(path)}: has {size} bytes; at most {most:,} are read")
+def _too_large(path: str | os.PathLike[str], size: str, limit: int) -> DataError:
+    return DataError(f"{os.fspath(path)}: has {size} bytes; at most {limit:,} are read")

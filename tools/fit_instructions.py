@@ -36,7 +36,7 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 import tflm
 from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.instructions import estimate
-from tflm.firmware.loop_trips import PATHS, Layer
+from tflm.firmware.loop_trips import PATHS, LoopShape
 from tflm.kernels.layers.geometry import Axis, paddings
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.schema.enums import Padding
@@ -72,25 +72,25 @@ def merged(output: Path, fitted: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def layer(counted: dict[str, Any]) -> Layer:
+def layer(counted: dict[str, Any]) -> LoopShape:
     """The parameters of a counted operator's formula."""
     if counted["op"] == TFLM_DECODE.name:
         model = tflm.Model(decoding_model(counted))
         subgraph = model.subgraphs[0]
         trips = decoding_trips(encoded_tensors(model, subgraph, (subgraph.operators or [])[0]))
-        return Layer(counted["op"], (), (), decoding=tuple(trips.items()))
+        return LoopShape(counted["op"], (), (), decoding=tuple(trips.items()))
     inputs = tuple(tuple(shape) for _, shape in counted["inputs"])
     output = tuple(counted["outputs"][0][1])
     if "stride" not in counted:
         types = counted["inputs"][0][0], counted["outputs"][0][0]
         pairs = tuple((before, after) for before, after in counted.get("paddings", ()))
-        return Layer(counted["op"], inputs, output, types=types, paddings=pairs)
+        return LoopShape(counted["op"], inputs, output, types=types, paddings=pairs)
     taps = (counted["filter_h"], counted["filter_w"]) if "filter_h" in counted else inputs[1][1:3]
     strides = counted["stride"], counted["stride_w"]
     dilations = counted.get("dilation_h", 1), counted.get("dilation_w", 1)
     before = paddings(Padding(counted["padding"]), inputs[0][1:3], taps, strides, dilations)
     rows, columns = (Axis(*of) for of in zip(inputs[0][1:3], taps, output[1:3], strides, dilations, before))
-    return Layer(counted["op"], inputs, output, rows, columns)
+    return LoopShape(counted["op"], inputs, output, rows, columns)
 
 
 def fit(counted: list[dict[str, Any]]) -> dict[str, Any]:

@@ -71,19 +71,19 @@ class CompiledFit:
     @property
     def _banks(self) -> tuple[Bank, ...]:
         """The memories of the blocks, then that of stack, reserve and the SDK's RAM."""
-        beside, memories = self._beside_bytes, self.board.memories
+        others, memories = self._other_bytes, self.board.memories
         if not self.compiled.memories:
-            return tuple(banks_for([self.ram_bytes, beside], memories, for_last=self.board.sdk_banks) or ())
+            return tuple(banks_for([self.ram_bytes, others], memories, for_last=self.board.sdk_banks) or ())
         left = {bank.name: bank.bytes - self.compiled.memories.get(bank.name, 0) for bank in memories}
         named = {bank.name: bank for bank in memories}
         is_known = self.compiled.memories.keys() <= named.keys() and min(left.values()) >= 0
-        stack = next((bank for bank in self.board.sdk_banks if left[bank.name] >= beside), None)
+        stack = next((bank for bank in self.board.sdk_banks if left[bank.name] >= others), None)
         if not is_known or stack is None:
             return ()
         return (*(named[name] for name in self.compiled.memories), stack)
 
     @property
-    def _beside_bytes(self) -> int:
+    def _other_bytes(self) -> int:
         share = self.board.share
         return (self.stack_bytes or 0) + self.reserve_bytes + (0 if share is None else share.ram.high)
 
@@ -109,7 +109,7 @@ class CompiledFit:
         """Bytes that the largest memory lacks; 0 if the model fits the RAM."""
         if self.fits_ram:
             return 0
-        return self.ram_bytes + self._beside_bytes - max(bank.bytes for bank in self.board.memories)
+        return self.ram_bytes + self._other_bytes - max(bank.bytes for bank in self.board.memories)
 
 
 def code_bytes_on(target: Target, measured: Mapping[tuple[str, str], int] | None) -> int | None:

@@ -130,12 +130,12 @@ def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base:
 
 def gate_report(models: Sequence[Gated], machine: Machine, base: str | None) -> Report:
     """Report a row for each model, with the change since the base revision."""
-    beside = ("change",) if base is not None else ()
+    changes = ("change",) if base is not None else ()
     columns = {"model": TEXT, "smallest arena": NUMBER}
     since = base[:HASH_DIGITS] if base and FULL_HASH.fullmatch(base) else base
-    columns |= {f"{what} since {since}": NUMBER for what in beside}
+    columns |= {f"{what} since {since}": NUMBER for what in changes}
     columns |= {"head": NUMBER, "tail": NUMBER, "file": NUMBER}
-    columns |= {f"{what} of the file": NUMBER for what in beside}
+    columns |= {f"{what} of the file": NUMBER for what in changes}
     columns["fits"] = TEXT
     place = machine.target.name if machine.board is None else f"{machine.board.name} ({machine.target.name})"
     title = f"Tensor arena on {place} with {machine.kernels.name} kernels"

@@ -32,11 +32,11 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
     predicted, linked = machine.fit(model), read_linked(path)
     findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
     found = verdict_of(linked_fit(predicted, linked), [*findings, *_arena_findings(predicted, linked)])
-    beside = predicted.firmware_ram or FirmwareRam(0, 0)
+    ram = predicted.firmware_ram or FirmwareRam(0, 0)
     share = machine.board.share
     sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
     arena = predicted.measured.minimum_arena_bytes
-    static = Span(max(beside.static_bytes - beside.unsure_bytes, 0), beside.static_bytes)
+    static = Span(max(ram.static_bytes - ram.unsure_bytes, 0), ram.static_bytes)
     rows = [
         (MODEL, _exactly(predicted.model_bytes), linked.flash[MODEL], None, None),
         (TFLM, predicted.code, linked.flash[TFLM], static, linked.ram[TFLM]),

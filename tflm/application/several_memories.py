@@ -55,7 +55,7 @@ def rooms_of(found: BoardFit) -> list[Bank]:
     """A board's memories without what TFLM's static RAM, stack, reserve and SDK take of one of them."""
     board = found.board
     taken = max(board.sdk_banks, key=lambda bank: bank.bytes)
-    rooms = [bank.bytes - (found.beside.high if bank == taken else 0) for bank in board.memories]
+    rooms = [bank.bytes - (found.other_ram.high if bank == taken else 0) for bank in board.memories]
     return [replace(bank, bytes=room) for bank, room in zip(board.memories, rooms) if room > 0]
 
 

@@ -17,7 +17,7 @@ SECTION, KEY = "micro", "tensor_arena_size"
 BLANKS = re.compile(r"[ \t\r\n]*")
 
 
-class Span(NamedTuple):
+class TextRange(NamedTuple):
     """A piece of text."""
 
     begin: int
@@ -82,12 +82,12 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(path, text, size)
 
 
-def _members(text: str, begin: int) -> dict[str, Span]:
+def _members(text: str, begin: int) -> dict[str, TextRange]:
     """The spans of an object's values, by key; for a duplicate key the last one, as in JSON readers."""
     return dict(_pairs(text, _after_blanks(text, begin) + 1))
 
 
-def _pairs(text: str, at: int) -> Iterator[tuple[str, Span]]:
+def _pairs(text: str, at: int) -> Iterator[tuple[str, TextRange]]:
     """The members of an object whose text is known to be valid, starting after its brace."""
     decoder = json.JSONDecoder()
     at = _after_blanks(text, at)
@@ -95,7 +95,7 @@ def _pairs(text: str, at: int) -> Iterator[tuple[str, Span]]:
         key, at = decoder.raw_decode(text, at)
         begin = _after_blanks(text, _after_blanks(text, at) + 1)  # after the colon
         _, end = decoder.raw_decode(text, begin)
-        yield key, Span(begin, end)
+        yield key, TextRange(begin, end)
         at = _after_blanks(text, end)
         if text[at] == ",":
             at = _after_blanks(text, at + 1)

@@ -420,18 +420,18 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[B
 
     That is sought up to half as much again as the least RAM, which is taken if it takes more instructions in all of it.
     """
-    least = found = _planned(model, options, choice)
+    smallest = found = _planned(model, options, choice)
     if options.ram is not None or options.memories:
-        return least
+        return smallest
     whole = _instructions(*_planned(model, replace(options, feed_rows=None), choice))
     if whole is None:
-        return least
+        return smallest
     for eighths in range(9, 13):
         taken = _instructions(*found)
         if taken is not None and taken <= FED_SHARE * whole:
             return found
-        found = _planned(model, replace(options, ram=least[2].ram_bytes * eighths // 8), choice)
-    return least
+        found = _planned(model, replace(options, ram=smallest[2].ram_bytes * eighths // 8), choice)
+    return smallest
 
 
 def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> int | None:

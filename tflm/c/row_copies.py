@@ -52,8 +52,8 @@ def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
         copies = copies_of_rows(bound, operator, Rows(row, row + 1))
         if copies is None:
             return None
-        read = [[of for _, source in copies for of in [_rows_of(source, image)] if of] for image in images]
-        hulls = {Rows(min(of)[0], max(each.end for each in of)) for of in read if of}
+        read = [[rows for _, source in copies for rows in [_rows_of(source, image)] if rows] for image in images]
+        hulls = {Rows(min(rows)[0], max(each.end for each in rows)) for rows in read if rows}
         if len(hulls) > 1 or (hulls and not all(read)):
             return None
         # A row of padding is made with the row that was read last.

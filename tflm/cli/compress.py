@@ -54,7 +54,7 @@ def compress(
       tflm compress model.tflite -o smaller.tflite --flash 200K
     """
     machine = on.machine()
-    ram_bytes, flash_bytes, beside = (
+    ram_bytes, flash_bytes, decompression_bytes = (
         None if size is None else bytes_from(size) for size in (ram, flash, decompression_memory)
     )
     loaded = load_model(model)
@@ -65,7 +65,7 @@ def compress(
             kernels=machine.kernels,
             ram=ram_bytes,
             flash=flash_bytes,
-            decompression_memory=beside or 0,
+            decompression_memory=decompression_bytes or 0,
             verify=verify,
             progress=tell,
         )

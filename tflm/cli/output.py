@@ -212,9 +212,9 @@ def _widths(table: Table, available: int) -> list[int]:
         (heading, kind, [row[i] for row in table.rows]) for i, (heading, kind) in enumerate(table.columns.items())
     ]
     widths = [max(map(cell_len, (heading, *cells))) for heading, _, cells in columns]
-    least = [_least_width(heading, kind, cells) for heading, kind, cells in columns]
+    minimums = [_least_width(heading, kind, cells) for heading, kind, cells in columns]
     for _ in range(sum(widths) + GAP * (len(widths) - 1) - available):
-        reducible = [i for i, width in enumerate(widths) if width > least[i]]
+        reducible = [i for i, width in enumerate(widths) if width > minimums[i]]
         if not reducible:
             break
         widths[max(reducible, key=lambda i: widths[i])] -= 1

@@ -197,9 +197,9 @@ class Kernel:
         return self._kinds
 
     def _parameters(self) -> dict[str, Kind]:
-        of = kinds(self.function)
-        of |= {name: Kind(str(self.constants[name]), True) for name in self.constants if of[name] == ELEMENTS}
-        return {name: kind for name, kind in of.items() if name != "return" and name not in self.functions}
+        found = kinds(self.function)
+        found |= {name: Kind(str(self.constants[name]), True) for name in self.constants if found[name] == ELEMENTS}
+        return {name: kind for name, kind in found.items() if name != "return" and name not in self.functions}
 
     @functools.cached_property
     def functions(self) -> dict[str, FunctionType]:
@@ -395,10 +395,10 @@ def _hint(function: FunctionType, name: str) -> Any:
 
 def _kind(hint: Any) -> Kind:
     if typing.get_origin(hint) is Annotated:
-        of = hint.__metadata__[0]
-        if isinstance(of, str):
-            return Kind(of, True)
-        return FUNCTION if isinstance(of, Mapping) else INTEGER
+        mark = hint.__metadata__[0]
+        if isinstance(mark, str):
+            return Kind(mark, True)
+        return FUNCTION if isinstance(mark, Mapping) else INTEGER
     return FLOAT if hint is float else INTEGER
 
 

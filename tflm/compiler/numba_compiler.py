@@ -53,7 +53,7 @@ cpu_target.target_context._internal_codegen = _Codegen("tflm")
 
 def object_of(kernel: Kernel) -> bytes:
     """The object file of a kernel."""
-    functions = {name: types.Dispatcher(_of_function(of)) for name, of in kernel.functions.items()}
+    functions = {name: types.Dispatcher(_of_function(function)) for name, function in kernel.functions.items()}
     given = functions | {name: _type(kind) for name, kind in kernel.parameters.items()}
     arguments = tuple(
         _argument(kernel.function, name, given) for name in kernel.function.__annotations__ if name != "return"
@@ -119,7 +119,7 @@ def _of_intrinsic(stub: Intrinsic) -> Any:
         *arguments, result = (given[0] if kind == ELEMENTS else _type(kind) for kind in known)
 
         def emitted(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
-            cast = [context.cast(builder, *of) for of in zip(values, given, arguments)]
+            cast = [context.cast(builder, *types_of_cast) for types_of_cast in zip(values, given, arguments)]
             return emit(builder, *cast)
 
         return result(*given), emitted

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflm.errors import DataError, DeviceError, DeviceReset, TflmError
 from tflm.evaluation.fitting import ClipInput, ReferenceInput, Units
-from tflm.evaluation.samples import Part, Sample
+from tflm.evaluation.samples import Sample, SampleBatch
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -161,12 +161,12 @@ def has_state(model: Model) -> bool:
     return any(registration.reset is not None or registration.shares_state for registration in registrations)
 
 
-def run_part(job: Job, part: Part) -> list[Outcome]:
+def run_part(job: Job, part: SampleBatch) -> list[Outcome]:
     """Run the samples of a part, in order."""
     return list(outcomes_of(runner_of(job), part))
 
 
-def outcomes_of(runner: Runner, part: Part) -> Iterator[Outcome]:
+def outcomes_of(runner: Runner, part: SampleBatch) -> Iterator[Outcome]:
     """Run the samples of a part one by one."""
     for sample in part.samples(runner.inputs):
         yield Outcome("", None, str(sample), None) if isinstance(sample, DataError) else runner.run(sample)

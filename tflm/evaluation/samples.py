@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     label: Any = None
 
 
-class Part(Protocol):
+class SampleBatch(Protocol):
     """Consecutive samples. A part can be pickled, and contains only their data."""
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
@@ -63,7 +63,7 @@ class DataSet(Protocol):
     count: int | None
     classes: tuple[str, ...]
 
-    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
         """Parts from sample `start` on, in order, each with its number of samples."""
 
 
@@ -89,7 +89,7 @@ class Arrays:
         """Number of samples."""
         return len(self.inputs[0])
 
-    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
         """Slices of some megabytes."""
         each = max(1, sum(array[:1].nbytes for array in self.inputs))
         size = max(1, min(BYTES_OF_A_PART // each, SAMPLES_OF_A_PART))
@@ -152,7 +152,7 @@ class Files:
         """Number of samples."""
         return len(self.paths)
 
-    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
         """A number of files at a time."""
         size = 64
         for begin in range(start, self.count, size):
@@ -208,7 +208,7 @@ class Stream:
         """Number of samples; None if the iterable has no length."""
         return len(self.items) if isinstance(self.items, Sized) else None
 
-    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
         """A number of items at a time; those before `start` are skipped."""
         items = iter(self.items)
         next(islice(items, start, start), None)

@@ -59,14 +59,14 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
             power[output] += _power(ours.interpreter.get_tensor(output), theirs.interpreter.get_tensor(same))
         for total, input, real in zip(given, inputs_of(ours.interpreter), inputs_of(theirs.interpreter)):
             total += _power(input, real)
-    losses, least = [], min(map(_decibels, given), default=math.inf)
+    losses, lowest = [], min(map(_decibels, given), default=math.inf)
     for operator, output, _ in pairs:
         if not power[output][0]:
             continue
         decibels = _decibels(power[output])
         name = (model.subgraphs[0].tensors or [])[output].name or f"tensor {output}"
-        losses.append(SignalLoss(operator, name, decibels, max(0.0, least - decibels) if least != math.inf else 0.0))
-        least = min(least, decibels)
+        losses.append(SignalLoss(operator, name, decibels, max(0.0, lowest - decibels) if lowest != math.inf else 0.0))
+        lowest = min(lowest, decibels)
     return losses
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from tflm.compiler.calls import is_available
 from tflm.errors import DataError
 from tflm.evaluation.runner import Job, Outcome, Runnable, Runner, outcomes_of, run_part
-from tflm.evaluation.samples import Part
+from tflm.evaluation.samples import SampleBatch
 from tflm.schema.model import Model
 
 PARTS_AHEAD = 3
 """Parts that wait per worker; bounds the memory in use."""
 
-Parts = Iterator[tuple[int, Part]]
+Parts = Iterator[tuple[int, SampleBatch]]
 
 
 def outcomes(
@@ -55,7 +55,7 @@ def _by_dask(job: Job, parts: Parts, client: Any) -> Iterator[list[Outcome]]:
     kept = client.submit(_itself, job, pure=False)  # unlike scattered data, it outlives the worker that has it
     threads = max(1, sum(client.nthreads().values()))
 
-    def submit(part: Part) -> Any:
+    def submit(part: SampleBatch) -> Any:
         return client.submit(run_part, kept, part, pure=False, retries=3)
 
     yield from _drawn(submit, parts, threads * (1 + PARTS_AHEAD))
@@ -65,7 +65,7 @@ def _itself(job: Job) -> Job:
     return job
 
 
-def _drawn(submit: Callable[[Part], Any], parts: Parts, ahead: int) -> Iterator[list[Outcome]]:
+def _drawn(submit: Callable[[SampleBatch], Any], parts: Parts, ahead: int) -> Iterator[list[Outcome]]:
     """Results in the order of the parts, with at most `ahead` parts in progress."""
     waiting: deque[Any] = deque()
     try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tflm import libraries
 from tflm.errors import TflmError, VersionAssumed
 from tflm.firmware.device_log import DeviceArena
-from tflm.firmware.release_search import Span, SpanSearch, joined
+from tflm.firmware.release_search import CommitRange, SpanSearch, joined
 from tflm.libraries import TODAY, KernelLibrary, library_for
 from tflm.libraries.pins import VERSIONS
 from tflm.releases import WHEEL, Release, by_name, distributions
@@ -42,7 +42,7 @@ class Build(NamedTuple):
     target: Target
     kernels: KernelLibrary
     resource_variables: int
-    span: Span | None = None
+    span: CommitRange | None = None
 
     def measured(self, model: Model) -> ArenaMeasurement:
         """Measure a model's arena in this build.
@@ -160,7 +160,7 @@ def _in_history(
 ) -> Iterator[Build]:
     """Builds with a kernel library in any release that have the device's figures, newest first."""
     search = SpanSearch(static_memory)
-    found: list[Span] = []
+    found: list[CommitRange] = []
     for release in search:
         advance()
         if _fits(thought._replace(kernels=library_for(name, thought.target, release)), model, device):

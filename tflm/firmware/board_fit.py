@@ -88,27 +88,27 @@ class Room(NamedTuple):
 
     Attributes:
         banks: the memories, the fastest first.
-        beside: bytes of everything but the arena.
-        beside_banks: the memories that these bytes can be in.
+        other_bytes: bytes of everything but the arena.
+        other_banks: the memories that these bytes can be in.
     """
 
     banks: tuple[Bank, ...]
-    beside: int
-    beside_banks: tuple[Bank, ...]
+    other_bytes: int
+    other_banks: tuple[Bank, ...]
 
     def place(self, pieces: Sequence[int], apart: int = 0) -> list[Bank] | None:
-        """The memories of pieces and of what is beside them; None if they do not fit."""
-        return banks_for([*pieces, self.beside], self.banks, apart, self.beside_banks)
+        """The memories of pieces and of everything else; None if they do not fit."""
+        return banks_for([*pieces, self.other_bytes], self.banks, apart, self.other_banks)
 
     def bank(self, named: Bank) -> Bank:
         """The memory of this room with the name of another; that one itself if there is none."""
         return next((bank for bank in self.banks if bank.name == named.name), named)
 
-    def bank_beside(self, split: Split, tail_bytes: int) -> Bank | None:
-        """The memory for what is beside the arena that is not the head's."""
-        for bank in self.beside_banks:
+    def bank_for_others(self, split: Split, tail_bytes: int) -> Bank | None:
+        """The memory for everything but the arena, if the head's is not needed for it."""
+        for bank in self.other_banks:
             taken = tail_bytes if bank == self.bank(split.tail) else 0
-            if bank != self.bank(split.head) and bank.bytes - taken >= self.beside:
+            if bank != self.bank(split.head) and bank.bytes - taken >= self.other_bytes:
                 return bank
         return None
 
@@ -188,8 +188,8 @@ class BoardFit:
         program, share = self.board.program, self.board.share
         if program is None or share is None or share.constants_bytes is None:
             return program
-        most = share.constants_bytes + self.program_code.low  # a larger model cannot be linked
-        return Span(min(program.low, most), min(program.high, most))
+        limit = share.constants_bytes + self.program_code.low  # a larger model cannot be linked
+        return Span(min(program.low, limit), min(program.high, limit))
 
     @property
     def missing_flash(self) -> Span:
@@ -209,8 +209,8 @@ class BoardFit:
         return 0 if self.firmware_ram is None else self.firmware_ram.reserve_bytes
 
     @property
-    def beside(self) -> Span:
-        """RAM beside the arena: static RAM, stack, reserve, the SDK's RAM, and code that is copied to the RAM."""
+    def other_ram(self) -> Span:
+        """RAM besides the arena: static RAM, stack, reserve, the SDK's RAM, and code that is copied to the RAM."""
         ram, share = self.firmware_ram or FirmwareRam(0, 0), self.board.share
         if share is None:
             return Span(ram.bytes - ram.unsure_bytes, ram.bytes)
@@ -250,9 +250,9 @@ class BoardFit:
     def _is_on_heap(self, placement: Placement) -> bool:
         if placement.bank is None:
             return False
-        beside = self.beside.high if placement.bank == self.firmware_bank else 0
+        others = self.other_ram.high if placement.bank == self.firmware_bank else 0
         bank = next((bank for bank in self.board.ram if bank.name == placement.bank.name), placement.bank)
-        return placement.bytes + beside > self.board.static_bytes(bank)
+        return placement.bytes + others > self.board.static_bytes(bank)
 
     @property
     def missing_bytes(self) -> int:
@@ -290,9 +290,9 @@ class BoardFit:
 
     def _missing_in(self, banks: Sequence[Bank]) -> int:
         largest = max(banks, key=lambda bank: bank.bytes)
-        beside = self.beside.high
-        others = any(bank.bytes >= beside for bank in self.board.sdk_banks if bank != largest and bank in banks)
-        return self.measured.minimum_arena_bytes + (0 if others else beside) - largest.bytes
+        others = self.other_ram.high
+        fit_elsewhere = any(bank.bytes >= others for bank in self.board.sdk_banks if bank != largest and bank in banks)
+        return self.measured.minimum_arena_bytes + (0 if fit_elsewhere else others) - largest.bytes
 
     @property
     def on_chip(self) -> bool:
@@ -315,35 +315,35 @@ class BoardFit:
 
     @property
     def _worst(self) -> Room:
-        return Room(self.board.memories, self.beside.high, self.board.sdk_banks)
+        return Room(self.board.memories, self.other_ram.high, self.board.sdk_banks)
 
     @property
     def _best(self) -> Room:
         banks = self.board.memories_at_best
         names = {bank.name for bank in self.board.sdk_banks}
-        return Room(banks, self.beside.low, tuple(bank for bank in banks if bank.name in names))
+        return Room(banks, self.other_ram.low, tuple(bank for bank in banks if bank.name in names))
 
     @cached_property
     def _placed(self) -> tuple[tuple[Placement, ...], Bank | None, bool]:
         return self._placed_in(self._worst)
 
     def _placed_in(self, room: Room) -> tuple[tuple[Placement, ...], Bank | None, bool]:
-        """The pieces of the arena, the bank of what is beside them, and whether everything fits."""
+        """The pieces of the arena, the bank of everything else, and whether everything fits."""
         if self.spread is not None:
             return self._placed_spread(room, self.spread)
         if self.split is not None:
             return self._placed_apart(room, self.split)
-        has_beside = self.beside.high > 0
+        has_others = self.other_ram.high > 0
         needed = self.measured.minimum_arena_bytes
         banks = room.place([needed])
         if banks is not None:
-            return (Placement("arena", needed, banks[0]),), (banks[1] if has_beside else None), True
+            return (Placement("arena", needed, banks[0]),), (banks[1] if has_others else None), True
         if self.separate is not None:
             pieces = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
             banks = room.place(pieces, apart=2)
             if banks is not None:
                 parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
-                return parts, (banks[2] if has_beside else None), True
+                return parts, (banks[2] if has_others else None), True
         return (Placement("arena", needed, None),), None, False
 
     def _placed_spread(
@@ -354,9 +354,9 @@ class BoardFit:
         for piece in spread:
             if piece.bank is not None:
                 left[piece.bank.name] -= piece.bytes
-        beside = next((bank for bank in room.beside_banks if left[bank.name] >= room.beside), None)
-        fits = min(left.values()) >= 0 and (beside is not None or room.beside <= 0)
-        return spread, beside if self.beside.high > 0 else None, fits
+        bank_of_others = next((bank for bank in room.other_banks if left[bank.name] >= room.other_bytes), None)
+        fits = min(left.values()) >= 0 and (bank_of_others is not None or room.other_bytes <= 0)
+        return spread, bank_of_others if self.other_ram.high > 0 else None, fits
 
     def _placed_apart(self, room: Room, split: Split) -> tuple[tuple[Placement, ...], Bank | None, bool]:
         """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""
@@ -367,13 +367,13 @@ class BoardFit:
             Placement("tail", tail, split.tail if tail <= room.bank(split.tail).bytes else None),
         )
         fits = all(placement.bank is not None for placement in placements)
-        beside = (room.bank_beside(split, tail) or split.head) if fits and self.beside.high > 0 else None
-        return placements, beside, fits
+        bank_of_others = (room.bank_for_others(split, tail) or split.head) if fits and self.other_ram.high > 0 else None
+        return placements, bank_of_others, fits
 
     def _head_room(self, room: Room, split: Split) -> int:
         assert self.separate is not None
-        elsewhere = room.bank_beside(split, self.separate.tail_arena_bytes)
-        return room.bank(split.head).bytes - (0 if elsewhere else room.beside)
+        elsewhere = room.bank_for_others(split, self.separate.tail_arena_bytes)
+        return room.bank(split.head).bytes - (0 if elsewhere else room.other_bytes)
 
 
 @dataclass(frozen=True)
@@ -469,9 +469,9 @@ def board_fit(
     separate = None
     if len(board.ram) > 1 or split is not None:
         separate = measure_separate_arenas(*built, target=board.target, kernels=library, planner=planner)
-    beside = firmware_ram(model, board, library, reserve=reserve)
+    ram = firmware_ram(model, board, library, reserve=reserve)
     found = _flash_range(operators_of(model), board, library)
-    return BoardFit(board, measured, separate, len(model.data), beside, split, found.code, found.unmeasured)
+    return BoardFit(board, measured, separate, len(model.data), ram, split, found.code, found.unmeasured)
 
 
 def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int) -> BoardFit:
@@ -482,13 +482,13 @@ def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int
     library = first.measured.kernels
     operators = dict.fromkeys(name for model in models for name in operators_of(model))
     found = _flash_range(operators, first.board, library)
-    beside = firmware_ram(models[0], first.board, library, operators, first.reserve_bytes)
+    ram = firmware_ram(models[0], first.board, library, operators, first.reserve_bytes)
     return replace(
         first,
         measured=replace(first.measured, minimum_arena_bytes=arena_bytes),
         separate=None,
         model_bytes=sum(fit.model_bytes for fit in fits),
-        firmware_ram=beside,
+        firmware_ram=ram,
         code=found.code,
         unmeasured=found.unmeasured,
     )

@@ -21,7 +21,7 @@ from tflm.boards import Board, boards, by_name
 from tflm.errors import FirmwareError, OperatorError
 from tflm.firmware.calibration import Calibration
 from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
-from tflm.firmware.loop_trips import PATHS, Layer, Path
+from tflm.firmware.loop_trips import PATHS, LoopShape, Path
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import axes
 from tflm.kernels.reference.decode import TFLM_DECODE
@@ -440,7 +440,7 @@ def _guess(subgraph: SubGraph, operator: Operator, name: str, multiply_accumulat
 WindowOptions = Union[Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions]
 
 
-def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | str:
+def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> LoopShape | str:
     """The parameters of an operator's loops, or the reason why there is no formula."""
     tensors = subgraph.tensors or []
     inputs = [tensors[i] for i in operator.inputs or () if i >= 0]
@@ -465,33 +465,33 @@ def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | st
     options = operator.builtin_options
     if isinstance(options, (Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions)):
         return _windowed(name, shapes, output, options)
-    return Layer(name, shapes, output)
+    return LoopShape(name, shapes, output)
 
 
 CONVERSIONS = frozenset({"DEQUANTIZE", "QUANTIZE"})
 """Operators with formulas for other types than int8."""
 
 
-def _conversion(name: str, source: Tensor, result: Tensor) -> Layer | str:
+def _conversion(name: str, source: Tensor, result: Tensor) -> LoopShape | str:
     types = source.type.name.lower(), result.type.name.lower()
-    return Layer(name, (tuple(source.shape or ()),), tuple(result.shape or ()), types=types)
+    return LoopShape(name, (tuple(source.shape or ()),), tuple(result.shape or ()), types=types)
 
 
-def _decoded(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | str:
+def _decoded(model: Model, subgraph: SubGraph, operator: Operator) -> LoopShape | str:
     try:
         trips = decoding_trips(encoded_tensors(model, subgraph, operator))
     except OperatorError as error:
         return error.reason
-    return Layer(TFLM_DECODE.name, (), (), decoding=tuple(trips.items()))
+    return LoopShape(TFLM_DECODE.name, (), (), decoding=tuple(trips.items()))
 
 
-def _pad(model: Model, inputs: Sequence[Tensor], output: Tensor) -> Layer | str:
+def _pad(model: Model, inputs: Sequence[Tensor], output: Tensor) -> LoopShape | str:
     values = model.constant(inputs[1])
     if values is None:
         return "no formula for paddings that are not constant"
     kind = np.int64 if inputs[1].type == TensorType.INT64 else np.int32
     pairs = tuple((int(before), int(after)) for before, after in np.frombuffer(values, kind).reshape(-1, 2))
-    return Layer("PAD", (tuple(inputs[0].shape or ()),), tuple(output.shape or ()), paddings=pairs)
+    return LoopShape("PAD", (tuple(inputs[0].shape or ()),), tuple(output.shape or ()), paddings=pairs)
 
 
 def _one_symmetric_scale(weights: Tensor) -> bool:
@@ -503,7 +503,7 @@ def _one_symmetric_scale(weights: Tensor) -> bool:
 
 def _windowed(
     name: str, shapes: tuple[tuple[int, ...], ...], output: tuple[int, ...], options: WindowOptions
-) -> Layer | str:
+) -> LoopShape | str:
     if len(shapes[0]) != 4 or len(output) != 4:
         return "no formula for an input without four dimensions"
     if isinstance(options, Pool2DOptions):
@@ -513,4 +513,4 @@ def _windowed(
         dilations = options.dilation_h_factor, options.dilation_w_factor
     strides = options.stride_h, options.stride_w
     rows, columns = axes(options.padding, shapes[0][1:3], taps, output[1:3], strides, dilations)
-    return Layer(name, shapes, output, rows, columns)
+    return LoopShape(name, shapes, output, rows, columns)

@@ -35,7 +35,7 @@ class LoopTrips(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layer:
+class LoopShape:
     """The parameters that determine the loops of an int8 operator.
 
     Attributes:
@@ -122,7 +122,7 @@ class Layer:
         return (self.rows.dilation, self.columns.dilation) != (1, 1)
 
 
-Path = Callable[[Layer], LoopTrips | None]
+Path = Callable[[LoopShape], LoopTrips | None]
 
 
 def _path(name: str, trips: Mapping[str, int]) -> LoopTrips:
@@ -143,7 +143,7 @@ def _inside(axis: Axis) -> int:
 # --- TFLM's own kernels ------------------------------------------------------------------------------------------
 
 
-def _reference_conv_2d(layer: Layer) -> LoopTrips | None:
+def _reference_conv_2d(layer: LoopShape) -> LoopTrips | None:
     if layer.inputs[0][3] != layer.depth:
         return None
     trips = {
@@ -157,7 +157,7 @@ def _reference_conv_2d(layer: Layer) -> LoopTrips | None:
     return _path("conv_2d", trips)
 
 
-def _reference_depthwise_conv_2d(layer: Layer) -> LoopTrips:
+def _reference_depthwise_conv_2d(layer: LoopShape) -> LoopTrips:
     trips = {
         "positions": layer.positions,
         "channels of input": layer.positions * layer.inputs[0][3],
@@ -171,12 +171,12 @@ def _reference_depthwise_conv_2d(layer: Layer) -> LoopTrips:
     return _path("depthwise_conv_2d", trips)
 
 
-def _reference_fully_connected(layer: Layer) -> LoopTrips:
+def _reference_fully_connected(layer: LoopShape) -> LoopTrips:
     trips = {"batches": layer.vectors, "outputs": layer.outputs, "products": layer.outputs * layer.depth}
     return _path("fully_connected", trips)
 
 
-def _reference_pool(layer: Layer) -> LoopTrips:
+def _reference_pool(layer: LoopShape) -> LoopTrips:
     trips = {
         "positions": layer.positions,
         "outputs": layer.outputs,
@@ -186,35 +186,35 @@ def _reference_pool(layer: Layer) -> LoopTrips:
     return _path(layer.operator.lower(), trips)
 
 
-def _softmax(layer: Layer) -> LoopTrips:
+def _softmax(layer: LoopShape) -> LoopTrips:
     return _path("softmax", {"rows": math.prod(layer.output[:-1]), "outputs": layer.outputs})
 
 
-def _elementwise(layer: Layer) -> LoopTrips | None:
+def _elementwise(layer: LoopShape) -> LoopTrips | None:
     return None if layer.broadcasts else _by_output(layer)
 
 
-def _by_output(layer: Layer) -> LoopTrips:
+def _by_output(layer: LoopShape) -> LoopTrips:
     return _path(layer.operator.lower(), {"outputs": layer.outputs})
 
 
-def _quantize(layer: Layer) -> LoopTrips:
+def _quantize(layer: LoopShape) -> LoopTrips:
     """From floats, or from one integer type to another."""
     kind = "float32" if layer.types[0] == "float32" else "integers"
     return _path(f"quantize, {kind}", {"outputs": layer.outputs})
 
 
-def _decode(layer: Layer) -> LoopTrips:
+def _decode(layer: LoopShape) -> LoopTrips:
     return _path("tflm_decode", dict(layer.decoding))
 
 
-def _of_four(layer: Layer) -> tuple[Shape, list[tuple[int, int]]]:
+def _of_four(layer: LoopShape) -> tuple[Shape, list[tuple[int, int]]]:
     """Shape and paddings of a PAD's output in four dimensions."""
     missing = 4 - len(layer.output)
     return (1,) * missing + layer.output, [(0, 0)] * missing + list(layer.paddings)
 
 
-def _reference_pad(layer: Layer) -> LoopTrips | None:
+def _reference_pad(layer: LoopShape) -> LoopTrips | None:
     if len(layer.output) > 4:
         return None
     (batches, rows, columns, _), _ = _of_four(layer)
@@ -228,7 +228,7 @@ def _reference_pad(layer: Layer) -> LoopTrips | None:
     return _path("pad", trips)
 
 
-def _cmsis_pad(layer: Layer) -> LoopTrips | None:
+def _cmsis_pad(layer: LoopShape) -> LoopTrips | None:
     """arm_pad_s8: a row at a time if channels are not padded, else one position at a time."""
     if len(layer.output) > 4:
         return None
@@ -280,7 +280,7 @@ def _in_parts(name: str, times: int, length: int, *parts: int) -> dict[str, int]
     return trips
 
 
-def _convolve_s8(layer: Layer) -> LoopTrips | None:
+def _convolve_s8(layer: LoopShape) -> LoopTrips | None:
     """arm_convolve_s8 with DSP: windows become columns, which two at a time meet two channels at a time."""
     depth, channels = layer.depth, layer.channels
     if layer.inputs[0][3] != depth:
@@ -322,22 +322,22 @@ def _mat_mult_nt_t_s8(calls: int, rows: int, channels: int, depth: int) -> dict[
     return trips | {"odd channel": odd, "odd channel, rows": odd * rows, "odd channel, products": odd * rows * depth}
 
 
-def _is_pointwise(layer: Layer) -> bool:
+def _is_pointwise(layer: LoopShape) -> bool:
     unpadded = layer.rows.before == layer.columns.before == 0
     return unpadded and layer.taps == 1 and not layer.dilated and layer.inputs[0][3] == layer.depth
 
 
-def _is_one_row(layer: Layer) -> bool:
+def _is_one_row(layer: LoopShape) -> bool:
     _, height, _, depth = layer.inputs[0]
     words = layer.columns.stride * depth % 4 == 0
     return height == layer.rows.taps == layer.columns.dilation == 1 and words and depth == layer.depth
 
 
-def _dsp_conv_2d(layer: Layer) -> LoopTrips | None:
+def _dsp_conv_2d(layer: LoopShape) -> LoopTrips | None:
     return _pointwise(layer, _mat_mult_nt_t_s8) if _is_pointwise(layer) else _convolve_s8(layer)
 
 
-def _pointwise(layer: Layer, products: Callable[[int, int, int, int], dict[str, int]]) -> LoopTrips:
+def _pointwise(layer: LoopShape, products: Callable[[int, int, int, int], dict[str, int]]) -> LoopTrips:
     """arm_convolve_1x1_s8_fast: one product of matrices; or arm_convolve_1x1_s8: one for each row of the image."""
     batches, height, width, channels = layer.output
     strides = (layer.rows.stride, layer.columns.stride) != (1, 1)
@@ -346,7 +346,7 @@ def _pointwise(layer: Layer, products: Callable[[int, int, int, int], dict[str, 
     return LoopTrips("conv_2d, 1x1", trips | products(calls, rows, channels, layer.inputs[0][3]))
 
 
-def _fully_connected_as_pointwise(layer: Layer) -> Layer | None:
+def _fully_connected_as_pointwise(layer: LoopShape) -> LoopShape | None:
     """FULLY_CONNECTED of whole words with more than two dimensions, which TFLM runs as a 1x1 convolution in
     CMSIS-NN.
     """
@@ -354,23 +354,23 @@ def _fully_connected_as_pointwise(layer: Layer) -> Layer | None:
     if len(layer.output) <= 2 or depth % 4:
         return None
     rows = layer.outputs // channels
-    return Layer(layer.operator, ((1, 1, rows, depth), (channels, 1, 1, depth)), (1, 1, rows, channels))
+    return LoopShape(layer.operator, ((1, 1, rows, depth), (channels, 1, 1, depth)), (1, 1, rows, channels))
 
 
-def _dsp_depthwise_conv_2d(layer: Layer) -> LoopTrips:
+def _dsp_depthwise_conv_2d(layer: LoopShape) -> LoopTrips:
     if layer.inputs[0][3] == layer.channels and layer.batches == 1 and not layer.dilated:
         small = layer.rows.taps == layer.columns.taps == 3 and max(layer.rows.before, layer.columns.before) <= 1
         return _depthwise_3x3(layer) if small else _depthwise_opt(layer)
     return _depthwise_any(layer)
 
 
-def _plain_depthwise_conv_2d(layer: Layer) -> LoopTrips:
+def _plain_depthwise_conv_2d(layer: LoopShape) -> LoopTrips:
     """Without DSP: the kernel for 3x3, or the one for any window."""
     trips = _dsp_depthwise_conv_2d(layer)
     return trips if trips.path == "depthwise_conv_2d, 3x3" else _depthwise_any(layer)
 
 
-def _plain_fully_connected(layer: Layer) -> LoopTrips:
+def _plain_fully_connected(layer: LoopShape) -> LoopTrips:
     """Without DSP: three channels at a time, then one at a time."""
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mat_mult_nt_t_s8)
@@ -385,7 +385,7 @@ def _plain_fully_connected(layer: Layer) -> LoopTrips:
     return _path("fully_connected", trips)
 
 
-def _depthwise_3x3(layer: Layer) -> LoopTrips:
+def _depthwise_3x3(layer: LoopShape) -> LoopTrips:
     """arm_depthwise_conv_3x3_s8: four channels at a time, and the left, middle and right tap of each row of a
     window.
     """
@@ -405,7 +405,7 @@ def _depthwise_3x3(layer: Layer) -> LoopTrips:
     return _path("depthwise_conv_2d, 3x3", trips)
 
 
-def _depthwise_opt(layer: Layer) -> LoopTrips:
+def _depthwise_opt(layer: LoopShape) -> LoopTrips:
     """arm_depthwise_conv_s8_opt with DSP, for one image: a column for each window, then four channels at a time."""
     channels, rows, inside = layer.channels, layer.rows_inside, layer.taps_inside
     fours, left = layer.positions * (channels // 4), layer.positions * (channels % 4)
@@ -429,7 +429,7 @@ def _depthwise_opt(layer: Layer) -> LoopTrips:
     return _path("depthwise_conv_2d, any window", trips)
 
 
-def _depthwise_any(layer: Layer) -> LoopTrips:
+def _depthwise_any(layer: LoopShape) -> LoopTrips:
     """arm_depthwise_conv_s8: four output channels of an input channel at a time, or one."""
     multiplier = layer.channels // layer.inputs[0][3]
     fours = multiplier % 4 == 0 and layer.batches == 1 and not layer.dilated
@@ -446,7 +446,7 @@ def _depthwise_any(layer: Layer) -> LoopTrips:
     return _path(f"depthwise_conv_2d, {'by fours' if fours else 'any'}", trips)
 
 
-def _dsp_fully_connected(layer: Layer) -> LoopTrips:
+def _dsp_fully_connected(layer: LoopShape) -> LoopTrips:
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mat_mult_nt_t_s8)
     pairs, odd = layer.vectors * (layer.channels // 2), layer.vectors * (layer.channels % 2)
@@ -461,7 +461,7 @@ def _dsp_fully_connected(layer: Layer) -> LoopTrips:
     return _path("fully_connected", trips)
 
 
-def _dsp_average_pool_2d(layer: Layer) -> LoopTrips:
+def _dsp_average_pool_2d(layer: LoopShape) -> LoopTrips:
     later = layer.taps_inside - layer.positions
     trips = {
         "positions": layer.positions,
@@ -473,7 +473,7 @@ def _dsp_average_pool_2d(layer: Layer) -> LoopTrips:
     return _path("average_pool_2d", trips)
 
 
-def _dsp_max_pool_2d(layer: Layer) -> LoopTrips:
+def _dsp_max_pool_2d(layer: LoopShape) -> LoopTrips:
     later = layer.taps_inside - layer.positions
     trips = {
         "positions": layer.positions,
@@ -486,7 +486,7 @@ def _dsp_max_pool_2d(layer: Layer) -> LoopTrips:
     return _path("max_pool_2d", trips)
 
 
-def _dsp_elementwise(layer: Layer) -> LoopTrips | None:
+def _dsp_elementwise(layer: LoopShape) -> LoopTrips | None:
     return None if layer.broadcasts else _path(layer.operator.lower(), _in_parts("outputs", 1, layer.outputs, 4, 1))
 
 
@@ -514,7 +514,7 @@ def _mve_products(calls: int, rows: int, channels: int, depth: int) -> dict[str,
     }
 
 
-def _mve_columns(layer: Layer, path: str, depth: int, more: Mapping[str, int]) -> LoopTrips:
+def _mve_columns(layer: LoopShape, path: str, depth: int, more: Mapping[str, int]) -> LoopTrips:
     outside = layer.positions * layer.taps - layer.taps_inside
     trips = {
         "columns": layer.positions,
@@ -529,7 +529,7 @@ def _mve_columns(layer: Layer, path: str, depth: int, more: Mapping[str, int]) -
     return _path(path, trips)
 
 
-def _mve_conv_2d(layer: Layer) -> LoopTrips | None:
+def _mve_conv_2d(layer: LoopShape) -> LoopTrips | None:
     if _is_pointwise(layer):
         return _pointwise(layer, _mve_products)
     if layer.inputs[0][3] != layer.depth or _is_one_row(layer):
@@ -537,7 +537,7 @@ def _mve_conv_2d(layer: Layer) -> LoopTrips | None:
     return _mve_columns(layer, "conv_2d, columns", layer.depth, {})
 
 
-def _mve_depthwise_conv_2d(layer: Layer) -> LoopTrips:
+def _mve_depthwise_conv_2d(layer: LoopShape) -> LoopTrips:
     if layer.inputs[0][3] == 1 and layer.channels > 1:
         more = {"transposed": layer.taps * layer.channels}
         return _mve_columns(layer, "depthwise_conv_2d, of one channel", 1, more)
@@ -565,7 +565,7 @@ def _mve_depthwise_conv_2d(layer: Layer) -> LoopTrips:
     return _path("depthwise_conv_2d, any window", trips)
 
 
-def _mve_fully_connected(layer: Layer) -> LoopTrips:
+def _mve_fully_connected(layer: LoopShape) -> LoopTrips:
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mve_products)
     trips = {"batches": layer.vectors}
@@ -578,7 +578,7 @@ def _mve_fully_connected(layer: Layer) -> LoopTrips:
     return _path("fully_connected", trips)
 
 
-def _mve_max_pool_2d(layer: Layer) -> LoopTrips:
+def _mve_max_pool_2d(layer: LoopShape) -> LoopTrips:
     later, vectors = layer.taps_inside - layer.positions, _vectors(layer.channels)
     trips = {
         "positions": layer.positions,
@@ -591,7 +591,7 @@ def _mve_max_pool_2d(layer: Layer) -> LoopTrips:
     return _path("max_pool_2d", trips)
 
 
-def _mve_average_pool_2d(layer: Layer) -> LoopTrips:
+def _mve_average_pool_2d(layer: LoopShape) -> LoopTrips:
     vectors = _vectors(layer.channels)
     trips = {
         "positions": layer.positions,
@@ -604,7 +604,7 @@ def _mve_average_pool_2d(layer: Layer) -> LoopTrips:
     return _path("average_pool_2d", trips)
 
 
-def _mve_elementwise(layer: Layer) -> LoopTrips | None:
+def _mve_elementwise(layer: LoopShape) -> LoopTrips | None:
     return None if layer.broadcasts else _path(layer.operator.lower(), {"vectors": _vectors(layer.outputs, 4)})
 
 

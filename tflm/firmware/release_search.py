@@ -31,7 +31,7 @@ class WatchedRelease(Release):
         return super().holds(commit)
 
 
-class Span(NamedTuple):
+class CommitRange(NamedTuple):
     """Consecutive commits of TFLM with the same answers to all queries."""
 
     first: Commit
@@ -63,28 +63,28 @@ class SpanSearch:
             self.release = self._at(before)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> CommitRange:
         """The commits with the same answers as `release`."""
         asked = [position(commit) for commit in self.release.asked if commit]
         first = max((place for place in asked if place <= self._last), default=0)
-        return Span(history()[first], history()[self._last])
+        return CommitRange(history()[first], history()[self._last])
 
     def _at(self, place: int) -> WatchedRelease:
         return WatchedRelease(**vars(release_at(history()[place], self._static_memory)))
 
 
-def joined(spans: list[Span]) -> list[Span]:
+def joined(spans: list[CommitRange]) -> list[CommitRange]:
     """Spans in order, with adjacent ones merged."""
-    found: list[Span] = []
+    found: list[CommitRange] = []
     for span in sorted(spans, key=lambda span: position(span.first.hash)):
         if found and position(found[-1].last.hash) + 1 == position(span.first.hash):
-            found[-1] = Span(found[-1].first, span.last)
+            found[-1] = CommitRange(found[-1].first, span.last)
         else:
             found.append(span)
     return found
 
 
-def contained_in(span: Span, library: str, static_memory: bool) -> list[str]:
+def contained_in(span: CommitRange, library: str, static_memory: bool) -> list[str]:
     """Distributions that contain a TFLM of a span with a kernel library: their names, first and last versions.
 
     All of them contain the reference kernels.

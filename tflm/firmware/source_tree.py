@@ -29,7 +29,7 @@ FEWEST_FILES = 3
 """Minimum number of files that count as a copy of a project; fewer may be a coincidence."""
 
 
-class Span(NamedTuple):
+class VersionRange(NamedTuple):
     """The versions of a file with the same text, as indices into `versions_of`."""
 
     hash: str
@@ -41,7 +41,7 @@ class KnownFile(NamedTuple):
     """A file of a project."""
 
     path: tuple[str, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[VersionRange, ...]
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ def _known_files() -> dict[str, list[tuple[str, KnownFile]]]:
     return found
 
 
-def _span(text: str) -> Span:
+def _span(text: str) -> VersionRange:
     digits, _, versions = text.partition(":")
     first, _, last = versions.partition("-")
-    return Span(digits, int(first), int(last))
+    return VersionRange(digits, int(first), int(last))
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -197,8 +197,8 @@ def _copy(folder: Path, project: str, files: dict[str, KnownFile]) -> SourceCopy
             if span.hash == hashes[path]:
                 for place in range(span.first, span.last + 1):
                     agreeing[place] += 1
-    most = max(agreeing)
-    best = [place for place, count in enumerate(agreeing) if count == most]
+    highest = max(agreeing)
+    best = [place for place, count in enumerate(agreeing) if count == highest]
     modified = tuple(
         _modified(project, path, hashes[path], file)
         for path, file in files.items()

@@ -42,7 +42,7 @@ class MemoryUse:
 
 
 @dataclass(frozen=True)
-class Part:
+class FirmwarePart:
     """A part of the firmware, with the RAM and the flash that it takes."""
 
     name: str
@@ -64,7 +64,7 @@ class Verdict:
 
     answer: Answer
     memories: tuple[MemoryUse, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[FirmwarePart, ...]
     unknown: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ def _taken(fit: BoardFit) -> Iterator[tuple[Bank, Span]]:
         return
     used: dict[Bank, Span] = {}
     pieces = [(each.bank, Span(each.bytes, each.bytes)) for each in fit.placements]
-    for place, size in [*pieces, (fit.firmware_bank, fit.beside)]:
+    for place, size in [*pieces, (fit.firmware_bank, fit.other_ram)]:
         if place is not None:
             used[place] = used.get(place, NOTHING).plus(size)
     yield from used.items()
@@ -134,28 +134,30 @@ def _taken(fit: BoardFit) -> Iterator[tuple[Bank, Span]]:
 
 def _unsure(fit: BoardFit, bank: Bank, taken: int) -> int:
     """How much less may be taken of a memory that is too small, if all that is beside the arena is in it."""
-    has_beside = taken > fit.measured.minimum_arena_bytes
-    return fit.beside.high - fit.beside.low if has_beside else 0
+    has_others = taken > fit.measured.minimum_arena_bytes
+    return fit.other_ram.high - fit.other_ram.low if has_others else 0
 
 
-def _parts(fit: BoardFit) -> Iterator[Part]:
+def _parts(fit: BoardFit) -> Iterator[FirmwarePart]:
     share, ram = fit.board.share, fit.firmware_ram
-    yield Part("arena", _exactly(sum(each.bytes for each in fit.placements)), NOTHING)
-    yield Part("model", NOTHING, _exactly(fit.model_bytes))
+    yield FirmwarePart("arena", _exactly(sum(each.bytes for each in fit.placements)), NOTHING)
+    yield FirmwarePart("model", NOTHING, _exactly(fit.model_bytes))
     if ram is not None:
         unsure = min(ram.unsure_bytes, ram.static_bytes)
-        yield Part("TFLM and kernels", Span(ram.static_bytes - unsure, ram.static_bytes), fit.code)
-        yield Part("stack", Span(max(ram.stack_bytes - (ram.unsure_bytes - unsure), 0), ram.stack_bytes), NOTHING)
+        yield FirmwarePart("TFLM and kernels", Span(ram.static_bytes - unsure, ram.static_bytes), fit.code)
+        yield FirmwarePart(
+            "stack", Span(max(ram.stack_bytes - (ram.unsure_bytes - unsure), 0), ram.stack_bytes), NOTHING
+        )
     else:
-        yield Part("TFLM and kernels", NOTHING, fit.code)
+        yield FirmwarePart("TFLM and kernels", NOTHING, fit.code)
     if share is not None:
-        yield Part(share.sdk, share.ram, share.code)
+        yield FirmwarePart(share.sdk, share.ram, share.code)
         if fit.stack_apart:
-            yield Part(f"stack in memory of its own ({share.sdk})", _exactly(-fit.stack_apart), NOTHING)
+            yield FirmwarePart(f"stack in memory of its own ({share.sdk})", _exactly(-fit.stack_apart), NOTHING)
         if share.code_in_ram:
-            yield Part("code and constants, copied to RAM", fit.program_code, NOTHING)
+            yield FirmwarePart("code and constants, copied to RAM", fit.program_code, NOTHING)
     if ram is not None and ram.reserve_bytes:
-        yield Part("reserved", _exactly(ram.reserve_bytes), NOTHING)
+        yield FirmwarePart("reserved", _exactly(ram.reserve_bytes), NOTHING)
 
 
 def _exactly(size: int) -> Span:

@@ -38,9 +38,9 @@ class Search(NamedTuple):
     Attributes:
         buffers, sections: how many the problem has.
         room: the length of the trail up to which there is room for another step.
-        state: `support`, `least`, `urgency`, `unplaced` and `top`, one behind the other.
+        state: `support`, `minimum`, `urgency`, `unplaced` and `top`, one behind the other.
         support: the top of what lies below a buffer; its offset, once it is placed.
-        least: the lowest offset that a buffer may still have, more than its support where it is held, and -1 once it
+        minimum: the lowest offset that a buffer may still have, more than its support where it is held, and -1 once it
             is placed.
         urgency: bytes of the section that is the fullest of those that a buffer is alive in.
         unplaced: bytes of the buffers of a section that are yet to be placed.
@@ -69,7 +69,7 @@ class Search(NamedTuple):
     room: int
     state: Integers
     support: Integers
-    least: Integers
+    minimum: Integers
     urgency: Integers
     unplaced: Integers
     top: Integers
@@ -122,7 +122,7 @@ def new_search(problem: Problem) -> Search:
 
     frames, parts = buffers + 1, 2 * sections + 2
     state = integers(3 * buffers + 2 * sections)
-    support, least, urgency = state[: 3 * buffers].reshape(3, buffers)
+    support, minimum, urgency = state[: 3 * buffers].reshape(3, buffers)
     unplaced, top = state[3 * buffers :].reshape(2, sections)
     return Search(
         buffers=buffers,
@@ -130,7 +130,7 @@ def new_search(problem: Problem) -> Search:
         room=7 * len(state),
         state=state,
         support=support,
-        least=least,
+        minimum=minimum,
         urgency=urgency,
         unplaced=unplaced,
         top=top,
@@ -170,7 +170,7 @@ def with_longer_trail(search: Search) -> Search:
 def start(problem: Problem, search: Search) -> None:
     """Restart the search at the root, with no buffer placed."""
     search.state[:] = 0
-    search.support[:] = search.least[:] = np.maximum(problem.fixed, 0)
+    search.support[:] = search.minimum[:] = np.maximum(problem.fixed, 0)
     first_members = problem.members_from[:-1].astype(np.intp)  # reduceat refuses 64-bit indices on a 32-bit machine
     search.unplaced[:] = np.add.reduceat(problem.counted[problem.members], first_members, dtype=np.int64)
     search.order[:] = np.arange(len(search.order), dtype=np.int64)
@@ -247,11 +247,11 @@ def _go_back(search: Search, k: int) -> None:
 @inlined
 def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
     """The buffer with the lowest support among those that may be placed on it; -1 if there is none."""
-    support, least, urgency = search.support, search.least, search.urgency
+    support, minimum, urgency = search.support, search.minimum, search.urgency
     best = -1
     for i in range(search.low[k], search.high[k]):
         b = search.order[i]
-        if least[b] != support[b]:
+        if minimum[b] != support[b]:
             continue
         if best >= 0:
             if support[b] != support[best]:
@@ -270,7 +270,7 @@ def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
 def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
     """Place a buffer on its support, which leads to frame `k` + 1; False if that cannot be completed."""
     n, m = search.buffers, search.sections
-    support, least, unplaced, top = search.support, search.least, search.unplaced, search.top
+    support, minimum, unplaced, top = search.support, search.minimum, search.unplaced, search.top
     height = support[b] + problem.size[b]
     if height > rules.capacity:
         return False
@@ -282,13 +282,13 @@ def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bo
     low, high = problem.first[b], problem.end[b]
     for i in range(problem.neighbours_from[b], problem.neighbours_from[b + 1]):
         other = problem.neighbours[i]
-        if least[other] == PLACED or support[other] >= height:
+        if minimum[other] == PLACED or support[other] >= height:
             continue
         if problem.fixed[other] >= 0 or height + problem.size[other] > rules.capacity:
             search.blame[other] += 1
             return False
         _set(search, other, height)
-        if least[other] < height:
+        if minimum[other] < height:
             _set(search, n + other, height + _is_wrong_way_round(problem, rules, b, other))
         low = min(low, problem.first[other])
         high = max(high, problem.end[other])
@@ -311,7 +311,7 @@ def _is_wrong_way_round(problem: Problem, rules: Rules, below: int, above: int) 
 def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
     """Hold a buffer: assume that it, and all equal ones, lie above their support; False if impossible."""
     n = search.buffers
-    support, least = search.support, search.least
+    support, minimum = search.support, search.minimum
     _set(search, n + b, support[b] + 1)
     for i in range(search.low[k], search.high[k]):
         other = search.order[i]
@@ -320,7 +320,7 @@ def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> boo
             and problem.first[other] == problem.first[b]
             and problem.end[other] == problem.end[b]
             and support[other] == support[b]
-            and least[other] == support[b]
+            and minimum[other] == support[b]
             and problem.fixed[other] < 0
         ):
             _set(search, n + other, support[other] + 1)
@@ -334,19 +334,19 @@ def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, hi
     Frame `k` determines the affected buffers. The sections from `low` to `high` have changed.
     """
     n = search.buffers
-    support, least = search.support, search.least
+    support, minimum = search.support, search.minimum
     changed = True
     while changed:
         changed = False
         for i in range(search.low[k], search.high[k]):
             b = search.order[i]
-            if least[b] == support[b] or least[b] == PLACED:
+            if minimum[b] == support[b] or minimum[b] == PLACED:
                 continue
-            offset = _lowest_perch(problem, least, b, support[b] + problem.size[b])
+            offset = _lowest_perch(problem, minimum, b, support[b] + problem.size[b])
             if problem.fixed[b] >= 0 or offset + problem.size[b] > rules.capacity:
                 search.blame[b] += 1
                 return False
-            if offset <= least[b]:
+            if offset <= minimum[b]:
                 continue
             _set(search, n + b, offset)
             low = min(low, problem.first[b])
@@ -356,7 +356,7 @@ def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, hi
 
 
 @inlined
-def _lowest_perch(problem: Problem, least: Integers, b: int, height: int) -> int:
+def _lowest_perch(problem: Problem, minimum: Integers, b: int, height: int) -> int:
     """The lowest top that a neighbour can have which begins below `height`, and so keeps a held buffer off its support.
 
     Without such a neighbour the buffer could be pressed down, and the placement is not one that is searched.
@@ -364,26 +364,26 @@ def _lowest_perch(problem: Problem, least: Integers, b: int, height: int) -> int
     perch = FAR
     for i in range(problem.neighbours_from[b], problem.neighbours_from[b + 1]):
         other = problem.neighbours[i]
-        if least[other] != PLACED and least[other] < height:
-            perch = min(perch, least[other] + problem.size[other])
+        if minimum[other] != PLACED and minimum[other] < height:
+            perch = min(perch, minimum[other] + problem.size[other])
     return perch
 
 
 @inlined
 def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> bool:
     """Whether what is unplaced in each section would fit above its floor, if it were fluid."""
-    least, unplaced, top = search.least, search.unplaced, search.top
+    minimum, unplaced, top = search.minimum, search.unplaced, search.top
     for section in range(low, high):
         if unplaced[section] == 0:
             continue
         floor = FAR
         for i in range(problem.members_from[section], problem.members_from[section + 1]):
-            offset = least[problem.members[i]]
+            offset = minimum[problem.members[i]]
             if offset != PLACED and offset < floor:
                 floor = offset
         if max(floor, top[section]) + unplaced[section] > rules.capacity:
             for i in range(problem.members_from[section], problem.members_from[section + 1]):
-                if least[problem.members[i]] != PLACED:
+                if minimum[problem.members[i]] != PLACED:
                     search.blame[problem.members[i]] += 1
             return False
     return True

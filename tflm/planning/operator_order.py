@@ -73,7 +73,7 @@ def smaller_order(
     limit = graph.peak(range(graph.count))
     exact = True
     level = {0: _Reached(graph.bytes_at_start, graph.bytes_at_start, ())}
-    sets, least = 0, 0
+    sets, peak = 0, 0
     for _ in range(graph.count):
         after: dict[int, _Reached] = {}
         for done, reached in level.items():
@@ -85,11 +85,11 @@ def smaller_order(
                 break
             graph.run_one_more(done, reached, limit, after)
             sets += 1
-            reporter.report(elapsed, sets, limit, least)
+            reporter.report(elapsed, sets, limit, peak)
         best = sorted(after.items(), key=lambda item: item[1][:2])
         exact = exact and len(best) <= LARGEST_NUMBER_OF_SETS
         level = dict(best[:LARGEST_NUMBER_OF_SETS])
-        least = best[0][1].peak if best and exact else least
+        peak = best[0][1].peak if best and exact else peak
     if not level:
         return None
     (found,) = level.values()

@@ -155,21 +155,27 @@ def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) ->
 
 def _only_scale(graph: Graph, tensor: int) -> tuple[float, int] | None:
     """The scale and zero point of a tensor with per-tensor quantization."""
-    of = graph.tensors[tensor].quantization
-    if of is None or len(of.scale or ()) != 1 or len(of.zero_point or ()) != 1:
+    quantization = graph.tensors[tensor].quantization
+    if quantization is None or len(quantization.scale or ()) != 1 or len(quantization.zero_point or ()) != 1:
         return None
-    assert of.scale is not None
-    assert of.zero_point is not None
-    return of.scale[0], of.zero_point[0]
+    assert quantization.scale is not None
+    assert quantization.zero_point is not None
+    return quantization.scale[0], quantization.zero_point[0]
 
 
 def _with_scales(graph: Graph, tensor: int, factor: float) -> int | None:
     """A copy of a constant whose scales are multiplied by a power of two."""
     table = graph.tensors[tensor]
-    of: QuantizationParameters | None = table.quantization
-    if of is None or not of.scale or table.type not in (TensorType.INT8, TensorType.INT32, TensorType.INT64):
+    quantization: QuantizationParameters | None = table.quantization
+    if (
+        quantization is None
+        or not quantization.scale
+        or table.type not in (TensorType.INT8, TensorType.INT32, TensorType.INT64)
+    ):
         return None
-    scales = tuple(scale * factor for scale in of.scale)
-    if not all(np.finfo(np.float32).tiny <= scale <= np.finfo(np.float32).max for scale in (*of.scale, *scales)):
+    scales = tuple(scale * factor for scale in quantization.scale)
+    if not all(
+        np.finfo(np.float32).tiny <= scale <= np.finfo(np.float32).max for scale in (*quantization.scale, *scales)
+    ):
         return None
-    return graph.add_constant(table.name or "", graph.constant(tensor), dataclasses.replace(of, scale=scales))
+    return graph.add_constant(table.name or "", graph.constant(tensor), dataclasses.replace(quantization, scale=scales))

@@ -69,9 +69,9 @@ def measure_arena(
     def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
         others = [np.zeros(memory.bytes, np.uint8) for memory in getattr(planner, "memories", ())[1:]]
         plain = LoggingMicroAllocator(arena, planner, part, kernels=library, memories=others)
-        beside = Arena(bytearray(decompression_memory)) if decompression_memory else None
+        decompression_arena = Arena(bytearray(decompression_memory)) if decompression_memory else None
         graph = MicroGraph(model, resolver, delegates, library)
-        layout = lay_out(graph, plain, decompression_memory=beside, resource_variables=resource_variables)
+        layout = lay_out(graph, plain, decompression_memory=decompression_arena, resource_variables=resource_variables)
         recording = RecordingMicroAllocator(arena, planner, part, kernels=library, memories=others)
         recording.repeat(plain)
         return _measurement(layout, plain, recording)
@@ -210,15 +210,15 @@ def _peak(layout: Layout) -> Peak:
     used = [buffer for buffer in layout.planned if buffer.last_use >= 0]
     sums = _alive_bytes(used, len(layout.steps)).tolist()
     step = max(range(len(sums)), key=sums.__getitem__)
-    most = covered_bytes(_alive_at(used, step), ARENA_ALIGNMENT)
+    peak_bytes = covered_bytes(_alive_at(used, step), ARENA_ALIGNMENT)
     for at, alive in alive_at_each_step(used, len(sums)):
-        if (sums[at], -at) > (most, -step):
+        if (sums[at], -at) > (peak_bytes, -step):
             covered = covered_bytes(alive, ARENA_ALIGNMENT)
-            if (covered, -at) > (most, -step):
-                step, most = at, covered
+            if (covered, -at) > (peak_bytes, -step):
+                step, peak_bytes = at, covered
     subgraph_index, node_index = layout.steps[step]
     largest_first = sorted(_alive_at(used, step), key=lambda buffer: -buffer.size)
-    return Peak(_operator_at(layout, step), subgraph_index, node_index, step, most, largest_first)
+    return Peak(_operator_at(layout, step), subgraph_index, node_index, step, peak_bytes, largest_first)
 
 
 def _alive_at(buffers: Iterable[Buffer], step: int) -> list[Buffer]:

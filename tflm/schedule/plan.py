@@ -136,10 +136,10 @@ class _Search:
         if not self._stages.lean:
             return fast
         share = 1.0 if optimize == LEAST_RAM else LEAN_SHARE
-        most = most_bytes() if ram_bytes is None else ram_bytes
-        if fast.ram_bytes <= min(self._stages.lowest_peak() * share, most):
+        limit = most_bytes() if ram_bytes is None else ram_bytes
+        if fast.ram_bytes <= min(self._stages.lowest_peak() * share, limit):
             return fast
-        self._lean_limit = lambda size: min(size * share, most)
+        self._lean_limit = lambda size: min(size * share, limit)
         lean = self.sound(ram_bytes)
         return fast if fast.ram_bytes <= max(lean.ram_bytes, self._lean_limit(lean.ram_bytes)) else lean
 

@@ -90,11 +90,11 @@ def with_states(model: Model) -> StatefulModel:
     setups = list(_setups(model, graph, handles, uses))
     for setup in setups:  # the flag that a setup sets itself
         for index in setup.operators:
-            for flag in [name for name, of in uses.items() if of.reads == [index] and not of.assigns]:
+            for flag in [name for name, use in uses.items() if use.reads == [index] and not use.assigns]:
                 del uses[flag]
                 setup.values.pop(flag)
     elsewhere = _names_elsewhere(model, {0, *(setup.subgraph for setup in setups)})
-    good = {name for name, of in uses.items() if name not in elsewhere and _is_state(graph, of)}
+    good = {name for name, use in uses.items() if name not in elsewhere and _is_state(graph, use)}
     chains = {_read(graph, uses[name]): _assigned(graph, uses[name]) for name in good}
     good = {name for name in good if _read(graph, uses[name]) not in followed(chains, _read(graph, uses[name]))}
     whole = [setup for setup in setups if setup.values.keys() <= good and _is_first(graph, setup, uses)]
@@ -190,13 +190,13 @@ def _replaced(
     given = {name: values for setup in setups for name, values in setup.values.items()}
     gone = {index for setup in setups for index in setup.operators}
     states, initial = {}, {}
-    for name, of in uses.items():
-        state, source = _read(graph, of), _assigned(graph, of)
+    for name, use in uses.items():
+        state, source = _read(graph, use), _assigned(graph, use)
         states[state] = source
         bytes = given.get(name, np.full(graph.tensor_bytes(state), _default(graph, source), np.uint8))
         initial[state] = bytes.view(ELEMENT_TYPES[graph.tensors[state].type].dtype)
         graph.tensors[state].is_variable = True
-        gone |= {of.reads[0], of.assigns[0]}
+        gone |= {use.reads[0], use.assigns[0]}
     left = [operator for index, operator in enumerate(graph.operators) if index not in gone]
     read = {tensor for operator in left for tensor in operator.inputs or ()}
     graph.operators = [operator for operator in left if not _is_unread_handle(graph, operator, read)]

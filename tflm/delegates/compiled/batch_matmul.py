@@ -105,10 +105,10 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     return [*copies, matmul.step(product=type, output=type, **arrays, **sizes, **constants)]
 
 
-def _matrices(of: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _matrices(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """The matrix of a tensor for each batch."""
-    count = int(np.prod(of.shape[:-2], dtype=np.int64))
-    numbers = np.arange(count, dtype=np.int64).reshape(of.shape[:-2])
+    count = int(np.prod(tensor.shape[:-2], dtype=np.int64))
+    numbers = np.arange(count, dtype=np.int64).reshape(tensor.shape[:-2])
     return np.broadcast_to(numbers, batches).reshape(-1)
 
 

@@ -232,9 +232,9 @@ def interleaved(w: Writer, rows: list[Value]) -> list[Value]:
     """Units of up to four rows of bytes, in the order of `channel_order`."""
     rows = rows + [w.ir.Constant(rows[0].type, None)] * (ROWS - len(rows))
     pairs = [w.zipped(*rows[:2]), w.zipped(*rows[2:])]
-    halves = [[w.b.bitcast(of, w.vector(w.i16, 2 * w.width)) for of in pair] for pair in pairs]
+    halves = [[w.b.bitcast(each, w.vector(w.i16, 2 * w.width)) for each in pair] for pair in pairs]
     units = w.zipped(halves[0][0], halves[1][0]) + w.zipped(halves[0][1], halves[1][1])
-    return [w.b.bitcast(of, w.vector(w.i32, w.width)) for of in units]
+    return [w.b.bitcast(each, w.vector(w.i32, w.width)) for each in units]
 
 
 def _joined(w: Writer, values: list[Value]) -> Value:

@@ -75,7 +75,7 @@ class Compiled(Delegate):
     def _bind(self, subgraph_index: int, context: KernelContext, node: Node) -> Run:
         params: DelegateParams = node.op_data
         with shared_by(self.threads):
-            operators = [_operator(subgraph_index, context, *of) for of in params.replaced]
+            operators = [_operator(subgraph_index, context, *replaced) for replaced in params.replaced]
         self.kernels.update((kernel.name, kernel) for operator in operators for kernel in operator.kernels)
         if not self.compiles:
             return bind_cached(operators)

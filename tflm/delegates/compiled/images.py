@@ -111,7 +111,7 @@ def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) ->
         zero_point: zero point of an integer input.
         bytes_allowed: whether the weights have 8 bits.
     """
-    byte, word, dword = (np.dtype(of) for of in (np.int8, np.int16, np.int32))
+    byte, word, dword = (np.dtype(type) for type in (np.int8, np.int16, np.int32))
     if x_dtype == np.float32:
         return Image("float", dword, dword, 0, 0, 0)
     if x_dtype == np.int16:

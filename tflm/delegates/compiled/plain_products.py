@@ -439,7 +439,7 @@ def _layer(
 
 
 def _step(
-    of: Any,
+    kernel: Any,
     windows: Windows,
     layer: Layer,
     x: npt.NDArray[Any],
@@ -449,7 +449,7 @@ def _step(
     y: npt.NDArray[Any],
 ) -> Step:
     no_bias = np.zeros(1, np.float32 if scale.sums == "float32" else np.int32)
-    step: Step = of.step(
+    step: Step = kernel.step(
         start=scale.sums,
         add="symmetric" if scale.sums == "int32" and not layer.weights_zero_point else scale.sums,
         output=scale.sums,

@@ -112,8 +112,8 @@ def sum_on_plane(
     def compute(first: Value, second: Value, target: Value, vectors: int) -> None:
         found = [floors(w.add(first, v * w.width), w.add(second, v * w.width)) for v in range(vectors)]
         words = [w.packed(found[0], found[1 % vectors]), w.packed(found[-2 % vectors], found[-1])]
-        shifted = [w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", of.type, of, stage[0]) for of in words]
-        packed = w.packed(*(w.least_of(w.most_of(of, stage[1]), stage[2]) for of in shifted))
+        shifted = [w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", word.type, word, stage[0]) for word in words]
+        packed = w.packed(*(w.least_of(w.most_of(word, stage[1]), stage[2]) for word in shifted))
         units = b.bitcast(packed, w.vector(w.i32, w.width))
         order = [group * 4 + v for v in range(vectors) for group in range(w.width // 4)]
         w.store(w.shuffled(units, units, order), target)

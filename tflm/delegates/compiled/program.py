@@ -159,9 +159,9 @@ class Segment:
         self._operators, self._available = operators, available
         self._steps = steps  # which own the arrays that the arguments point to
         self._arguments: list[npt.NDArray[np.int64]] = []
-        calls = [[self._call(of) for of in self._together(operator.steps or ())] for operator in operators]
-        self._ends = np.cumsum([len(of) for of in calls], dtype=np.int64)
-        self._program = np.array([call for of in calls for call in of], np.int64)
+        calls = [[self._call(step) for step in self._together(operator.steps or ())] for operator in operators]
+        self._ends = np.cumsum([len(each) for each in calls], dtype=np.int64)
+        self._program = np.array([call for each in calls for call in each], np.int64)
         self._call_arguments = run_steps.step(first=0, last=len(self._program), program=self._program).arguments
         owned = sum(array.nbytes for step in steps for array in step.owners)
         self._method = RELEASES_LOCK if self._team or owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK

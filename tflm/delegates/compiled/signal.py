@@ -471,7 +471,7 @@ def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
         return None
     count = x.size // len(buffers)
     rows = [slice(i * count, (i + 1) * count) for i in range(len(buffers))]
-    steps = [delay.step(x=x[row], y=y[row], **_queue(of), count=count) for row, of in zip(rows, buffers)]
+    steps = [delay.step(x=x[row], y=y[row], **_queue(buffer), count=count) for row, buffer in zip(rows, buffers)]
     return [*steps, *clear_steps(y[x.size :])]
 
 

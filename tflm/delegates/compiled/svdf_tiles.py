@@ -150,7 +150,7 @@ def filter_states(
             kept = w.shuffled(kept, kept, [*range(1, held), 0])
         else:
             kept = w.load(w.add(address, itemsize), kind)
-        chosen = [of if new else 0 for of, new in zip(filters, is_newest)]
+        chosen = [number if new else 0 for number, new in zip(filters, is_newest)]
         mask = w.ir.Constant(w.vector(w.ir.IntType(1), held), is_newest)
         return b.select(mask, w.shuffled(values, values, chosen), kept)
 

@@ -170,7 +170,7 @@ def _every(w: Writer, values: list[Value], first: int) -> Value:
     chosen = values[0]
     for vector, value in enumerate(values):
         lanes_of = [divmod(first + lane * len(values), w.width) for lane in range(w.width)]
-        order = [w.width + place if of == vector else lane for lane, (of, place) in enumerate(lanes_of)]
+        order = [w.width + place if source == vector else lane for lane, (source, place) in enumerate(lanes_of)]
         chosen = w.shuffled(chosen, value, order)
     return chosen
 

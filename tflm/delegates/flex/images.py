@@ -184,10 +184,10 @@ def _overlaps(box: Array, others: Array) -> Array:
     return np.where((areas > 0) & (area > 0), common / np.where(union > 0, union, 1), 0)
 
 
-def _suppressed(boxes: Array, scores: Array, limit: Array, overlap: Any, least: Any = NO_SCORE) -> Array:
+def _suppressed(boxes: Array, scores: Array, limit: Array, overlap: Any, threshold: Any = NO_SCORE) -> Array:
     kept: list[int] = []
     order = np.argsort(-scores, kind="stable")
-    for i in order[scores[order] > least.item()].tolist():
+    for i in order[scores[order] > threshold.item()].tolist():
         if len(kept) < ints(limit)[0] and (_overlaps(boxes[i], boxes[kept]) <= overlap.item()).all():
             kept.append(i)
     return np.asarray(kept, np.int32)
@@ -203,9 +203,9 @@ OPERATORS["NonMaxSuppressionV2"] = OPERATORS["NonMaxSuppressionV3"] = _suppresse
 
 @operator("NonMaxSuppressionV4")
 def _non_max_suppression_v4(
-    boxes: Array, scores: Array, limit: Array, overlap: Array, least: Array, *, pad_to_max_output_size: bool = False
+    boxes: Array, scores: Array, limit: Array, overlap: Array, threshold: Array, *, pad_to_max_output_size: bool = False
 ) -> tuple[Array, Array]:
-    kept = _suppressed(boxes, scores, limit, overlap, least)
+    kept = _suppressed(boxes, scores, limit, overlap, threshold)
     count = np.asarray(len(kept), np.int32)
     return (np.pad(kept, (0, ints(limit)[0] - len(kept))) if pad_to_max_output_size else kept), count
 

@@ -138,11 +138,11 @@ def _quantize_and_dequantize(
     require(axis == -1, "takes one range for all elements")
     count = num_bits if bits is None else int(np.asarray(bits, None))
     start, end = (low.item(), high.item()) if range_given else (float(x.min()), float(x.max()))
-    least = -(2 ** (count - 1)) + narrow_range if signed_input else 0
-    most = 2 ** (count - 1) - 1 if signed_input else 2**count - 1
-    scale = min(least / start if least * start > 0 else np.inf, most / end if end * most > 0 else np.inf)
+    lowest = -(2 ** (count - 1)) + narrow_range if signed_input else 0
+    highest = 2 ** (count - 1) - 1 if signed_input else 2**count - 1
+    scale = min(lowest / start if lowest * start > 0 else np.inf, highest / end if end * highest > 0 else np.inf)
     if not np.isfinite(scale):
         return x
-    steps = np.clip(x.astype(np.float64), least / scale, most / scale) * scale
+    steps = np.clip(x.astype(np.float64), lowest / scale, highest / scale) * scale
     rounded = np.rint(steps) if round_mode == b"HALF_TO_EVEN" else np.floor(steps + 0.5)
     return (rounded / scale).astype(x.dtype)

@@ -198,11 +198,11 @@ class WideQuantizedMultiplier(QuantizedMultiplier):
         float64 holds it exactly. The result must stay below 2^30 too, so that nothing wraps.
         """
         fraction_bits = 15 - np.asarray(self.shift, np.int64)
-        fewest, most = int(fraction_bits.min()), int(fraction_bits.max())
-        if fewest < 1 or most > 53:
+        fewest, largest_count = int(fraction_bits.min()), int(fraction_bits.max())
+        if fewest < 1 or largest_count > 53:
             return None
         reduced = reduced_significand(self.significand)
-        largest = limit * int(reduced.max()) + (1 << (most - 1))
+        largest = limit * int(reduced.max()) + (1 << (largest_count - 1))
         if largest > 1 << 53 or largest >> fewest >= 1 << 30:
             return None
         return Float64Multiplier(

@@ -91,20 +91,20 @@ def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> r
 
 def windows(operator: OperatorFacts) -> Windows | None:
     """Where the windows of a convolution or a pool lie along rows and columns; None where that is not known."""
-    x, y, of = operator.inputs[0], operator.outputs[0], operator.options
+    x, y, options = operator.inputs[0], operator.outputs[0], operator.options
     weights = operator.inputs[1] if len(operator.inputs) > 1 else None
     if x is None or not len(x.dims) == len(y.dims) == 4 or min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:
         return None
-    if isinstance(of, Pool2DOptions):
-        taps, dilations = (of.filter_height, of.filter_width), (1, 1)
-    elif isinstance(of, Conv2DOptions | DepthwiseConv2DOptions) and weights is not None and len(weights.dims) == 4:
-        taps, dilations = weights.dims[1:3], (of.dilation_h_factor, of.dilation_w_factor)
+    if isinstance(options, Pool2DOptions):
+        taps, dilations = (options.filter_height, options.filter_width), (1, 1)
+    elif isinstance(options, Conv2DOptions | DepthwiseConv2DOptions) and weights is not None and len(weights.dims) == 4:
+        taps, dilations = weights.dims[1:3], (options.dilation_h_factor, options.dilation_w_factor)
     else:
         return None
     if 0 in dilations:
         return None
     try:
-        return axes(of.padding, x.dims[1:3], taps, y.dims[1:3], (of.stride_h, of.stride_w), dilations)
+        return axes(options.padding, x.dims[1:3], taps, y.dims[1:3], (options.stride_h, options.stride_w), dilations)
     except OperatorError:
         return None
 

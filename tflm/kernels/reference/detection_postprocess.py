@@ -159,12 +159,12 @@ def _intersection_over_union(box: Floats, boxes: Floats) -> Floats:
     return np.where((area > 0) & (areas > 0), ratios, np.float32(0))
 
 
-def _non_max_suppression(boxes: Floats, scores: Floats, parameters: DetectionParameters, most: int) -> list[int]:
+def _non_max_suppression(boxes: Floats, scores: Floats, parameters: DetectionParameters, limit: int) -> list[int]:
     """NonMaxSuppressionSingleClass: the best boxes, at most `most`, that do not overlap better ones too much."""
     kept = np.flatnonzero(scores >= parameters.nms_score_threshold)
     candidates = kept[_decreasing_arg_sort(scores[kept])]
     selected: list[int] = []
-    while len(candidates) and len(selected) < most:
+    while len(candidates) and len(selected) < limit:
         best, candidates = candidates[0], candidates[1:]
         selected.append(int(best))
         overlaps = _intersection_over_union(boxes[best], boxes[candidates])

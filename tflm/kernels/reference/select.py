@@ -41,8 +41,8 @@ def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
         shapes = ", ".join(str(list(input.dims)) for input in inputs)
         raise OperatorError(f"can't broadcast its inputs of shapes {shapes}") from None
     one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
-    most = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else MAXIMUM_RANK
-    if len(shape) > most or (output.dims != shape and not one_each):
+    limit = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else MAXIMUM_RANK
+    if len(shape) > limit or (output.dims != shape and not one_each):
         raise OperatorError(f"has shape {list(output.dims)}, must have {list(shape)}", tensor=output.name)
 
 

@@ -33,9 +33,9 @@ def require_broadcast(
     except ValueError:
         reason = f"has shape {list(input1.dims)}, which does not broadcast with {list(input2.dims)} of {input2.name!r}"
         raise OperatorError(reason, tensor=input1.name) from None
-    most = max(maximum_rank, maximum_rank_alike) if input1.dims == input2.dims else maximum_rank
-    if len(shape) > most:
-        raise OperatorError(f"has {len(shape)} dimensions, at most {most} are supported", tensor=output.name)
+    limit = max(maximum_rank, maximum_rank_alike) if input1.dims == input2.dims else maximum_rank
+    if len(shape) > limit:
+        raise OperatorError(f"has {len(shape)} dimensions, at most {limit} are supported", tensor=output.name)
     if element_count(output) != math.prod(shape):
         reason = f"has shape {list(output.dims)}, must have {list(shape)}"
         raise OperatorError(reason, tensor=output.name)

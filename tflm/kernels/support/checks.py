@@ -64,10 +64,10 @@ def element_count(tensor: AnyTensor) -> int:
     return math.prod(tensor.dims)
 
 
-def require_rank(tensor: AnyTensor, most: int) -> int:
-    """The number of dimensions; raises `OperatorError` for more than `most`."""
-    if len(tensor.dims) > most:
-        raise OperatorError(f"has {len(tensor.dims)} dimensions, at most {most} are supported", tensor=tensor.name)
+def require_rank(tensor: AnyTensor, limit: int) -> int:
+    """The number of dimensions; raises `OperatorError` for more than `limit`."""
+    if len(tensor.dims) > limit:
+        raise OperatorError(f"has {len(tensor.dims)} dimensions, at most {limit} are supported", tensor=tensor.name)
     return len(tensor.dims)
 
 

@@ -164,10 +164,10 @@ class _Compressor:
         for buffer in self.before.buffers:
             for step in range(buffer.first_use, buffer.last_use + 1):
                 live[step] += align_up(buffer.bytes, ARENA_ALIGNMENT)
-        most: dict[tuple[int, int | None], int] = {}
+        largest: dict[tuple[int, int | None], int] = {}
         for place, size in zip(self.before.places, live):
-            most[place] = max(most.get(place, 0), size)
-        return [most.get(place, self.before.peak.bytes) for place in self.trials.operators]
+            largest[place] = max(largest.get(place, 0), size)
+        return [largest.get(place, self.before.peak.bytes) for place in self.trials.operators]
 
     def _decoded_bytes(self, tensor: int) -> int:
         graph, index = self.trials.graph_of(tensor)

@@ -109,12 +109,12 @@ def options_of(group: Sequence[Candidate], costs: Costs) -> list[Option]:
 
 def _option(chosen: Sequence[Candidate], costs: Costs) -> Option:
     loads = {reader: 0 for candidate in chosen for reader in candidate.readers}
-    beside = dict(loads)
+    separate = dict(loads)
     for candidate in sorted(chosen):  # as TFLM_DECODE allocates them
         size = align_up(candidate.decoded_bytes, ARENA_ALIGNMENT)
         for reader in candidate.readers:
-            is_separate = beside[reader] + candidate.decoded_bytes <= costs.decompression_memory
-            (beside if is_separate else loads)[reader] += size
+            is_separate = separate[reader] + candidate.decoded_bytes <= costs.decompression_memory
+            (separate if is_separate else loads)[reader] += size
     return Option(
         tuple(candidate.tensor for candidate in chosen),
         sum(candidate.saved_bytes for candidate in chosen) - costs.operator_file_bytes * len(loads),
@@ -163,10 +163,10 @@ def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_
         head_bytes: the head of the model as it is.
         wanted_bytes: flash to save.
     """
-    most = sum(-(-max(option.tail_bytes for option in options) // TAIL_UNIT) for options in groups)
+    limit = sum(-(-max(option.tail_bytes for option in options) // TAIL_UNIT) for options in groups)
     choices = []
     for head in _heads(groups, head_bytes):
-        saved, picks = _knapsack(groups, head, most)
+        saved, picks = _knapsack(groups, head, limit)
         enough = np.flatnonzero(saved >= wanted_bytes)
         if len(enough):
             choices.append(_picked(groups, picks, int(enough[0]), head - head_bytes))

@@ -27,7 +27,7 @@ Values = Mapping[int, npt.NDArray[Any]]
 """Elements of tensors, by their index."""
 
 
-class Part(NamedTuple):
+class RowsTensor(NamedTuple):
     """A tensor that holds some rows of another one."""
 
     rows: Rows
@@ -48,7 +48,7 @@ class StreamWriter:
         self._graph, self._timeline, self._plan, self._initial = graph, timeline, plan, initial
         self._variables = StreamVariables(graph)
         self._operators: list[Operator] = []
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[RowsTensor]] = {}
         self._slices: dict[tuple[int, Rows], int] = {}
 
     def write(self, streamed: int) -> int:
@@ -57,7 +57,7 @@ class StreamWriter:
         (new,) = self._plan[streamed].computed
         frames = self._add_rows(streamed, new, graph.tensors[streamed].name)
         graph.replace_input(streamed, frames)
-        self._put_together(streamed, [Part(new, frames)])
+        self._put_together(streamed, [RowsTensor(new, frames)])
         for operator, rule in zip(graph.operators, self._timeline.rules):
             if rule is None:
                 inputs = [self._whole(tensor) for tensor in operator.inputs or ()]
@@ -80,7 +80,7 @@ class StreamWriter:
     def _compute(self, operator: Operator, rule: TimeRule) -> None:
         """Compute the ranges of rows of an operator's outputs that are not kept."""
         outputs = [output for output in operator.outputs or () if output in self._plan]
-        made: dict[int, dict[Rows, Part]] = {output: {} for output in outputs}
+        made: dict[int, dict[Rows, RowsTensor]] = {output: {} for output in outputs}
         for rows in ranges_to_compute(self._plan, outputs):
             step = rule.step(rows)
             if rule.crops and outputs[0] not in self._graph.outputs:
@@ -89,7 +89,7 @@ class StreamWriter:
                 parts = self._write(operator, step)
             for output, part in zip(operator.outputs or (), parts):
                 if output in made:
-                    made[output][rows] = Part(step.made, part)
+                    made[output][rows] = RowsTensor(step.made, part)
         for output, written in made.items():
             computed = [self._cut(output, rows, _made_for(rows, written)) for rows in self._plan[output].computed]
             self._put_together(output, computed)
@@ -113,13 +113,13 @@ class StreamWriter:
     def _all(self, tensor: int) -> Rows:
         return Rows(0, self._track(tensor).rows)
 
-    def _put_together(self, tensor: int, computed: Sequence[Part]) -> None:
+    def _put_together(self, tensor: int, computed: Sequence[RowsTensor]) -> None:
         """Join computed rows with those that are kept, and keep rows for the next invoke."""
         plan = self._plan[tensor]
         variables = {kept: self._variables.add(self._first(tensor, plan.saved(kept))) for kept in plan.kept}
         parts = list(computed)
         for kept, variable in variables.items():
-            parts.append(Part(kept, self._add_rows(tensor, kept)))
+            parts.append(RowsTensor(kept, self._add_rows(tensor, kept)))
             self._operators.append(self._variables.read(variable, parts[-1].tensor))
         self._parts[tensor] = [
             self._joined(tensor, rows, sorted(part for part in parts if rows.covers(part.rows))) for rows in plan.needed
@@ -127,7 +127,7 @@ class StreamWriter:
         for kept, variable in variables.items():
             self._operators.append(self._variables.assign(variable, self._rows_of(tensor, plan.saved(kept))))
 
-    def _joined(self, tensor: int, rows: Rows, parts: Sequence[Part]) -> Part:
+    def _joined(self, tensor: int, rows: Rows, parts: Sequence[RowsTensor]) -> RowsTensor:
         """A tensor with the rows of all parts."""
         if len(parts) == 1:
             return parts[0]
@@ -135,7 +135,7 @@ class StreamWriter:
         options = ConcatenationOptions(axis=self._track(tensor).axis)
         joined = [part.tensor for part in parts]
         self._operators.append(self._graph.new_operator(BuiltinOperator.CONCATENATION, joined, [whole], options))
-        return Part(rows, whole)
+        return RowsTensor(rows, whole)
 
     def _first(self, tensor: int, rows: Rows) -> npt.NDArray[Any]:
         track = self._track(tensor)
@@ -148,7 +148,7 @@ class StreamWriter:
             self._slices[tensor, rows] = self._cut(tensor, rows, self._parts[tensor]).tensor
         return self._slices[tensor, rows]
 
-    def _cut(self, tensor: int, rows: Rows, parts: Sequence[Part]) -> Part:
+    def _cut(self, tensor: int, rows: Rows, parts: Sequence[RowsTensor]) -> RowsTensor:
         """These rows of the part that includes them."""
         part = next(part for part in parts if part.rows.covers(rows))
         if part.rows == rows:
@@ -158,7 +158,7 @@ class StreamWriter:
         begins[track.axis] = (rows.first - part.rows.first) * track.unit
         target = self._output(tensor, rows)
         self._operators.append(slice_of(self._graph, part.tensor, target, begins))
-        return Part(rows, target)
+        return RowsTensor(rows, target)
 
     def _add_rows(self, tensor: int, rows: Rows, name: str | None = None) -> int:
         track, shape = self._track(tensor), list(self._graph.shape(tensor))
@@ -167,6 +167,6 @@ class StreamWriter:
         return self._graph.add_tensor(tensor, label if name is None else name, shape)
 
 
-def _made_for(rows: Rows, written: Mapping[Rows, Part]) -> list[Part]:
+def _made_for(rows: Rows, written: Mapping[Rows, RowsTensor]) -> list[RowsTensor]:
     """The parts that were computed for these rows; others may have garbage in them."""
     return [part for wanted, part in written.items() if wanted.covers(rows)]

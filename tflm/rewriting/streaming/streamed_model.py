@@ -267,8 +267,8 @@ def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, 
 
 def _saves_work(graph: Graph, macs: Sequence[int], tensor: int, track: Track) -> bool:
     """Whether frames at this place in an input could be streamed with the smallest hop."""
-    least = least_hop(graph, stream_along(graph, macs, tensor, track, 1).timeline)
-    return least < track.rows and sum(stream_along(graph, macs, tensor, track, least).macs) < sum(macs)
+    smallest = least_hop(graph, stream_along(graph, macs, tensor, track, 1).timeline)
+    return smallest < track.rows and sum(stream_along(graph, macs, tensor, track, smallest).macs) < sum(macs)
 
 
 def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stream]) -> str:
@@ -276,14 +276,14 @@ def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stre
     hops = {(each.streamed, each.track): least_hop(graph, each.timeline) for each in streams}
     options = []
     for each in streams:
-        least = hops[each.streamed, each.track]
-        if least < each.track.rows and hop % least:
-            again = stream_along(graph, macs, each.streamed, each.track, least)
-            options.append((sum(again.macs), least, each))
+        smallest = hops[each.streamed, each.track]
+        if smallest < each.track.rows and hop % smallest:
+            again = stream_along(graph, macs, each.streamed, each.track, smallest)
+            options.append((sum(again.macs), smallest, each))
     if options:
-        _, least, each = min(options, key=lambda option: option[0])
+        _, smallest, each = min(options, key=lambda option: option[0])
         index = convolution_out_of_step(graph, each.timeline)
-        fitting = list(range(least, each.track.rows, least))
+        fitting = list(range(smallest, each.track.rows, smallest))
         listed = ", ".join(map(str, fitting[:LISTED_HOPS])) + (", ..." if len(fitting) > LISTED_HOPS else "")
         where = "" if index is None else f" of operator {index} ({graph.code(graph.operators[index]).name})"
         return f"a hop of {hop} does not fit the strides{where}; use hops of {listed} frames"

@@ -71,7 +71,7 @@ def geometries(draw: Draw, padding: Padding, largest: int) -> tuple[Geometry, Ge
 
 
 @dataclass
-class Layer:
+class ConvolutionBuilder:
     """A convolution in the making: weights and bias that are constants, or inputs in turn."""
 
     draw: Draw
@@ -138,18 +138,18 @@ SIZES = st.sampled_from([(8, 6), (8, 6), (8, 6), (70, 9)])
 def conv_2d(draw: Draw) -> OperatorCase:
     """CONV_2D in every type, with groups, both paddings, strides and dilations."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    largest, most = draw(SIZES)
+    largest, most_channels = draw(SIZES)
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest)
     batches, groups = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    depth, of_group = draw(sizes(most)), draw(sizes(most))
+    depth, of_group = draw(sizes(most_channels)), draw(sizes(most_channels))
     channels = groups * of_group
     builder = ModelBuilder()
     main = builder.subgraph()
     x_shape = (batches, rows.size, columns.size, groups * depth)
     x_parameters = quantization(draw, type)
     x = main.input("x", x_shape, type, x_parameters)
-    layer = Layer(draw, main, type, [values(draw, type, x_shape)])
+    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
     constant = draw(st.sampled_from([True, True, True, False]))
     w, w_scales = layer.weights((channels, rows.taps, columns.taps, depth), 0, constant, packs=True)
     scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
@@ -173,17 +173,17 @@ def conv_2d(draw: Draw) -> OperatorCase:
 def depthwise_conv_2d(draw: Draw) -> OperatorCase:
     """DEPTHWISE_CONV_2D in every type, with depth multipliers, both paddings, strides and dilations."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    largest, most = draw(SIZES)
+    largest, most_channels = draw(SIZES)
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest)
     batches, multiplier = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    channels = draw(sizes(most)) * multiplier
+    channels = draw(sizes(most_channels)) * multiplier
     builder = ModelBuilder()
     main = builder.subgraph()
     x_shape = (batches, rows.size, columns.size, channels // multiplier)
     x_parameters = quantization(draw, type)
     x = main.input("x", x_shape, type, x_parameters)
-    layer = Layer(draw, main, type, [values(draw, type, x_shape)])
+    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
     constant = draw(st.sampled_from([True, True, True, False]))
     w, w_scales = layer.weights((1, rows.taps, columns.taps, channels), 3, constant, packs=True)
     scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
@@ -207,10 +207,10 @@ def depthwise_conv_2d(draw: Draw) -> OperatorCase:
 def transpose_conv(draw: Draw) -> OperatorCase:
     """TRANSPOSE_CONV in every type; strides below and above the filter's size, outputs of about the usual size."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    largest, most = draw(SIZES)
+    largest, most_channels = draw(SIZES)
     padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
     rows, columns = geometries(draw, padding, largest // 2)
-    batches, depth, channels = draw(st.sampled_from([1, 1, 2])), draw(sizes(most)), draw(sizes(most))
+    batches, depth, channels = draw(st.sampled_from([1, 1, 2])), draw(sizes(most_channels)), draw(sizes(most_channels))
     builder = ModelBuilder()
     main = builder.subgraph()
     x_shape = (batches, rows.size, columns.size, depth)
@@ -222,7 +222,7 @@ def transpose_conv(draw: Draw) -> OperatorCase:
     x_parameters = quantization(draw, type)
     shape = main.constant("shape", np.array(y_shape, np.int32))
     x = main.input("x", x_shape, type, x_parameters)
-    layer = Layer(draw, main, type, [values(draw, type, x_shape)])
+    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
     constant = draw(st.sampled_from([True, True, True, False]))
     w, w_scales = layer.weights((channels, rows.taps, columns.taps, depth), 0, constant, packs=False)
     scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
