@@ -158,6 +158,15 @@ def test_a_plan_of_several_memories_writes_the_planner(branches: Path) -> None:
     assert "ms in" not in shown.stdout
 
 
+def test_operators_are_reordered_whatever_plan_the_model_has(branches: Path) -> None:
+    """A plan for the old order may lose values in the new one; that of several memories takes its place."""
+    call = ("plan", branches, "--memories", "SRAM:6K,PSRAM:1M", "--reorder")
+    expected = figures(*call)
+    planned = branches.with_name("planned.tflite")
+    assert run("plan", branches, "--in-place", "--always", "-o", planned).returncode == 0
+    assert {**figures("plan", planned, *call[2:]), "model": str(branches)} == expected
+
+
 def test_a_rate_gives_the_time_of_the_traffic(branches: Path) -> None:
     call = ("plan", branches, "--memories", "SRAM:6K,PSRAM:1M", "--rate", "psram:0.5")
     slow = figures(*call)["memories"][1]

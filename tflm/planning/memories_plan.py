@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tflm.atomic_write import write_files
-from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
+from tflm.errors import ArenaError, ArgumentError
 from tflm.libraries import KernelLibrary
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory.arena import ARENA_ALIGNMENT
@@ -35,7 +35,7 @@ from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.traffic import buffer_traffic, traffic
 from tflm.schema.model import Model
-from tflm.schema.patch import with_operator_order
+from tflm.schema.patch import with_operator_order, without_plan
 from tflm.targets import Target, align_up
 
 EFFORT_GROWTH = 4
@@ -367,11 +367,16 @@ def _reordered(
     seconds = None if limit is None else limit / 3
     order = smaller_order(problem.model, head.tensor_bytes(), head.scratch_bytes(), seconds)
     if order is not None:
-        yield _Problem(Model(with_operator_order(problem.model, 0, order.order)), resolver, target, library, order)
+        yield _Problem(
+            Model(with_operator_order(without_plan(problem.model), 0, order.order)), resolver, target, library, order
+        )
 
 
 def _missing(part: str, memory: Memory, requested: int) -> ArenaError:
-    return ArenaExhausted(f"the {part} in {memory.name}", requested=requested, available=memory.bytes)
+    return ArenaError(
+        f"the {part} takes {requested:,} bytes, {requested - memory.bytes:,} more than {memory.name} has; "
+        "use a larger memory"
+    )
 
 
 def _memory(value: Any) -> Memory:
