@@ -40,7 +40,7 @@ from tflm.targets import CORTEX_M
 Array = npt.NDArray[Any]
 
 BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[Step, LibraryCall]], None]]
-"""What binds a node: None where there are no kernels for what it asks for."""
+"""Binds a node; returns None if no kernel supports it."""
 
 
 def no_steps(context: KernelContext, node: Node, registration: Registration) -> None:
@@ -108,7 +108,7 @@ class SymbolicArena(Arena):
 
     @property
     def size(self) -> int:
-        """More than any model takes."""
+        """A size that exceeds any model's."""
         return self.SIZE
 
     def _at(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
@@ -140,7 +140,7 @@ class BoundModel:
 
     @functools.cached_property
     def _keys(self) -> dict[int, BufferKey]:
-        """What is in the arena, by the id of the array."""
+        """The keys of the arena's arrays, by the id of the array."""
         scratch = {buffer.offset for buffer in self.layout.planned if buffer.tensor is None}
         keys: dict[int, BufferKey] = {
             id(array): ("scratch" if offset in scratch else "kept", offset)
@@ -212,7 +212,7 @@ def bind_model(
 
 
 FLEX = "Flex"
-"""Begins the names of TensorFlow's own operators."""
+"""The prefix of the names of TensorFlow's own operators."""
 
 INTERPRETER = "run this model with TFLM's interpreter (tflm export)"
 

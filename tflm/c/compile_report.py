@@ -1,4 +1,4 @@
-"""What `tflm compile` says of the models that it compiled."""
+"""The report of `tflm compile`, and its JSON document."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _size(size: Size) -> str:
 
 
 def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
-    """What the functions of a library make of a model."""
+    """Facts about a model that calls the functions of a library."""
     if model.generated_ram_bytes is None:
         return []
     operators = sum(map(len, model.program.bound.operators))
@@ -88,7 +88,7 @@ def _unknown(instructions: Instructions) -> str:
 
 
 def _share(model: CompiledModel, stage: Rows) -> str:
-    """The share of the instructions that a stage has."""
+    """A stage's share of the instructions."""
     total, in_stage = model.instructions.total, stage_instructions(model, stage)
     if not total or not in_stage:
         return ""
@@ -106,7 +106,7 @@ def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
 
 
 def compile_figures(paths: Sequence[Path], made: CompiledModels) -> dict[str, Any]:
-    """The same for `--json`."""
+    """The JSON document."""
     return {"models": [_figures(path, model) for path, model in zip(paths, made.models)], "files": list(made.files)}
 
 

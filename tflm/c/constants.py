@@ -88,7 +88,7 @@ def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
 
 
 BREAKS = re.compile(r", | && | \|\| | \+ ")
-"""Where a line of C can be broken: behind these."""
+"""A line of C can be broken after these."""
 
 
 def short_lines(text: str) -> str:

@@ -107,7 +107,7 @@ BEFORE = """\
 
 /* Attributes of all {what}, such as __attribute__((section(".itcm"))): define them to choose sections. */
 """
-"""What comes before everything else: GCC inlines no functions whose optimization differs."""
+"""Begins each file: GCC inlines no functions whose optimization differs."""
 
 MACRO = """\
 #ifndef {name}
@@ -233,7 +233,7 @@ def _math_declaration(name: str) -> str:
 
 
 MATH_CONSTANTS = {"INFINITY": "(1.0f / 0.0f)", "NAN": "(0.0f / 0.0f)"}
-"""Of <math.h>, as constant expressions."""
+"""Constants of <math.h>, as constant expressions."""
 
 
 def kernels_of(program: Program) -> list[Kernel]:
@@ -250,7 +250,7 @@ class PartCall(NamedTuple):
 
     Attributes:
         name: the function.
-        key: unlike that of other calls of it.
+        key: unique among the calls of the function.
         comment: what it computes.
         failure: as `source.failure_of` returns it.
     """
@@ -636,7 +636,7 @@ class _Writer:
         return f"({address})" if "+" in address else address
 
     def _reset(self) -> str:
-        """Writes what state holds before the first invoke."""
+        """Write the initial values of state."""
         lines = []
         for title, buffer, values in self._program.initial:
             target = self._address(Pointer(buffer, 0), "uint8_t *")

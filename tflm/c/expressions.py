@@ -410,7 +410,7 @@ def _passed(instance: Instance, given: Mapping[str, Term]) -> Iterator[str]:
 
 
 def _constant(value: Any, text: str) -> Term:
-    """What Python knows."""
+    """A constant that Python can evaluate."""
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
         return terms.literal(value)
     if isinstance(value, np.generic) and not isinstance(value, type):

@@ -31,11 +31,11 @@ from tflm.c.values import (
 )
 
 MAX_PASSES = 24
-"""Passes over a function until what is known of its variables changes no more."""
+"""Passes over a function until the facts about its variables no longer change."""
 
 
 class FunctionWriter(ExpressionWriter):
-    """Writes the body of an instance, again and again until what is known of its variables changes no more.
+    """Writes the body of an instance, again and again until the facts about its variables no longer change.
 
     Attributes:
         starts: what each variable is assigned.
@@ -55,7 +55,7 @@ class FunctionWriter(ExpressionWriter):
         """Write the body.
 
         Raises:
-            TranslationError: the language has something that C has not; it says where.
+            TranslationError: the function uses something that C lacks; the message says where.
         """
         for self.passes in range(MAX_PASSES):
             before, written = dict(self.variables), set(self.instance.written)
@@ -212,7 +212,7 @@ class FunctionWriter(ExpressionWriter):
         return terms.implicit(term, self._c_type(name))
 
     def _learn(self, name: str, value: Value) -> None:
-        """Take it that a variable may have this value."""
+        """Record that a variable may have this value."""
         if name in self.instance.arguments and not isinstance(value, Pointer):
             self.variables[name] = self._bounded(name, joined(self.instance.arguments[name], value))
             return
@@ -264,7 +264,7 @@ class FunctionWriter(ExpressionWriter):
             self._line(f"{current.text} = {self._as_variable(result, target).text};")
 
     def _never_overflows(self, name: str) -> bool:
-        """Whether a variable that a loop adds to keeps what its type in C holds."""
+        """Whether a variable that a loop adds to stays within the range of its C type."""
         if self.narrow or name in self.indices:
             return True
         start = self.starts.get(name)
@@ -274,7 +274,7 @@ class FunctionWriter(ExpressionWriter):
         return limits is not None and accumulated(start.range, self.added[name]) in limits
 
     def _learn_accumulation(self, name: str, operation: str, added: Term) -> None:
-        """Take it that a number is added to a variable, or subtracted, as often as loops go."""
+        """Record that each iteration of the loops may add a number to a variable, or subtract it."""
         current = self._variable(name)
         dtype = terms.operation(operation, current, added).number.dtype
         if name in self.instance.arguments:
@@ -323,7 +323,7 @@ class FunctionWriter(ExpressionWriter):
         self._line(f"{self.term(target).text} = {term.text};")
 
     def _mark(self, target: ast.Subscript) -> None:
-        """Take note that memory is written."""
+        """Record that memory is written."""
         pointer = self.term(target.value).value
         assert isinstance(pointer, Pointer)
         self.instance.written |= pointer.roots

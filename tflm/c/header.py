@@ -106,7 +106,7 @@ def _in_parentheses(value: int) -> str:
 NAME_LENGTH = 60
 
 UNSAFE = frozenset('*\\?"')
-"""What comments and strings could end with, lines be continued with, and trigraphs begin with."""
+"""Characters that could end a comment or string, continue a line, or begin a trigraph."""
 
 
 def comment_text(text: str) -> str:

@@ -52,7 +52,7 @@ class Instance:
 
     @property
     def token(self) -> str:
-        """What stands for its name in the lines of others."""
+        """The placeholder for its name in the code of callers."""
         return f"@{id(self)}@"
 
     @property
@@ -75,7 +75,7 @@ ARGUMENTS = [INT32, *(Range(-(1 << bits), 1 << bits) for bits in (34, 48, 62)), 
 
 
 def parameter_value(name: str, term: Term) -> Value:
-    """What a function takes an argument for: a constant, or a range of its type in C."""
+    """How a function sees an argument: a constant, or a range of its C type."""
     value = term.value
     if isinstance(value, Number) and value.range.is_constant and value.is_integer:
         return value

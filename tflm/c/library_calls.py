@@ -48,7 +48,7 @@ class LibraryCall:
     Attributes:
         function: its name.
         arguments: in order.
-        success: what it returns if all is well; empty for a function that returns nothing.
+        success: what it returns on success; empty for a function that returns nothing.
         headers: files that declare it.
         helper: the definition of the function, if the library does not have it.
     """

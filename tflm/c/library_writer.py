@@ -14,7 +14,7 @@ from tflm.schedule.calls import RamBuffer
 INDENT = "    "
 
 FIELD_BYTES = 4
-"""Of an integer or pointer in a structure, on a 32-bit processor."""
+"""Bytes of an integer or pointer in a structure, on a 32-bit processor."""
 
 
 def includes_of_library(calls: Iterable[LibraryCall]) -> str:
@@ -108,7 +108,7 @@ class LibraryWriter:
 
 
 def _title(structure: Structure) -> str:
-    """What variables of its type are called."""
+    """The name of variables of its type."""
     return structure.c_type.removeprefix("cmsis_nn_")
 
 

@@ -42,10 +42,10 @@ FED = RamBuffer("rows", 0, memory=-1)
 
 FEED_COUNTER = "number of the next feed"
 FEED_COUNTER_BYTES = 4
-"""What the planner knows it by, and its size."""
+"""The planner's name for it, and its size."""
 
 NOTHING = RamBuffer("nothing", 0)
-"""What arrays without elements point to."""
+"""The buffer that arrays without elements point to."""
 
 
 class Pointer(NamedTuple):
@@ -91,7 +91,7 @@ class InitialValue(NamedTuple):
     """What a buffer holds before the first invoke.
 
     Attributes:
-        title: names it, for people.
+        title: its name in comments.
         buffer: where it is.
         values: all of its bytes.
     """
@@ -238,7 +238,7 @@ class _Places:
         }
 
     def initial_values(self) -> list[InitialValue]:
-        """What stays from invoke to invoke, in the order of the buffers."""
+        """Initial values of the memory that lasts from invoke to invoke, in the order of the buffers."""
         found: dict[RamBuffer | Table, list[InitialValue]] = {}
         for key, one in self._extra.persistent.items():
             base, offset = self._persistent[key]
@@ -252,7 +252,7 @@ class _Places:
         return values
 
     def end(self, tensor: int, name: str) -> Pointer:
-        """Where an input or output of the model is."""
+        """The place of an input or output of the model."""
         if self._bound.feed is not None and tensor == self._bound.feed.tensor:
             return Pointer(FED, 0)
         return self.pointer(self._bound.tensors()[tensor].elements, name, None)
@@ -274,7 +274,7 @@ class _Places:
         }
 
     def code(self, operators: Mapping[int, BoundOperator], call: Call | MovedRows) -> Code:
-        """What runs a call of the plan."""
+        """The code for a call of the plan."""
         if isinstance(call, MovedRows):
             return call
         if self._bound.feed is not None and call.operator == FEEDER:
@@ -301,7 +301,7 @@ class _Places:
         return OperatorCode(operator, list(self._call(operator, rows.steps)), call.rows)
 
     def _scratch(self, roots: Iterable[Array], call: Call) -> dict[int, Pointer]:
-        """Where a call has the memory that it works in, by the id of its array."""
+        """The places of a call's work arrays, by the id of the array."""
         return {id(root): Pointer(self._buffers[x.buffer], 0) for root, x in zip(roots, call.scratch)}
 
     def statements(self, operator: BoundOperator) -> list[Statement]:
@@ -367,7 +367,7 @@ class _Places:
         return Pointer(table, offset)
 
     def _unused(self, name: str) -> str:
-        """The name, or that with a number, if another table has it."""
+        """The name, with a number if another table has it."""
         name = "".join(character if character.isalnum() else "_" for character in name)
         unused, number = name, 2
         while unused in self._names:
@@ -377,7 +377,7 @@ class _Places:
 
 
 def _moves_nothing(step: Step, operands: Mapping[str, Operand]) -> bool:
-    """Whether a copy has its elements where they are already, because its tensors lie in each other."""
+    """Whether a copy is a no-op because its tensors share memory."""
     if step.kernel.function not in (move.function, move_rows.function, move_elements.function):
         return False
     if operands["target"] != operands["source"]:

@@ -168,7 +168,7 @@ FEED = """\
 
 
 class Samples(NamedTuple):
-    """What one invoke after the other is given and returns."""
+    """Inputs and outputs of consecutive invokes."""
 
     inputs: list[Arrays]
     outputs: list[Arrays]
@@ -240,7 +240,7 @@ def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> 
 
 
 def _run(program: Program, tensors: Sequence[TensorInterface], name: str) -> str:
-    """What runs an invoke."""
+    """The code that runs an invoke."""
     names, feed = {"name": name, "guard": name.upper(), "ram": _ram(program)}, program.bound.feed
     if feed is None:
         return Template(INVOKE).substitute(names)
@@ -255,7 +255,7 @@ def _blocks(program: Program) -> list[str]:
 
 
 def _ram(program: Program) -> str:
-    """What the model's functions are given."""
+    """The RAM arguments of the model's functions."""
     return "ram" if program.is_split else "block.bytes"
 
 

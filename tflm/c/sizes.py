@@ -38,7 +38,7 @@ SPECIALIZED = 1.5
 
 
 class KernelSize(NamedTuple):
-    """What a kernel takes.
+    """Code and stack of a kernel.
 
     Attributes:
         code_bytes: with the functions that it calls.

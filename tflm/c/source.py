@@ -35,7 +35,7 @@ from tflm.compiler.language import (
 )
 
 WIDTH = 120
-"""Of lines, where they are wrapped."""
+"""Maximum length of a line."""
 
 PACKAGES = ("delegates.compiled.", "c.kernels.")
 """Names of C functions leave them out."""
@@ -204,7 +204,7 @@ def failure_of(kernel: Kernel) -> str | None:
 
 
 def parameters(kernel: Kernel) -> list[Parameter]:
-    """What the C function of a kernel takes."""
+    """The parameters of the C function of a kernel."""
     return list(_parameters(_translated(kernel)))
 
 
@@ -226,7 +226,7 @@ def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
         linkage: of the kernels: "static " or nothing.
 
     Raises:
-        TranslationError: a kernel has something that C has not.
+        TranslationError: a kernel uses something that C lacks.
     """
     translation = Translation()
     roots = [translation.kernel(kernel) for kernel in dict.fromkeys(kernels)]
@@ -290,7 +290,7 @@ def _unused_name(name: str, taken: Container[str]) -> str:
 
 
 OWN_NAME = "@@"
-"""Stands for the name of a function in its text."""
+"""Placeholder for the name of a function in its text."""
 
 
 def _parameters(instance: Instance) -> Iterator[Parameter]:

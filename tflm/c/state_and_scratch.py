@@ -24,8 +24,8 @@ class Persistent:
     """Memory that stays from one invoke to the next.
 
     Attributes:
-        name: unlike all others, for the planner.
-        title: for people.
+        name: a unique name for the planner.
+        title: its name in comments.
         initial: what it holds before the first invoke.
         is_tensor: whether it is a tensor of the model, which the planner knows.
     """

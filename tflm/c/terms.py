@@ -24,7 +24,7 @@ from tflm.c.values import (
 )
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, BITS, AND, OR, CONDITIONAL = range(16, 6, -1)
-"""How tightly operators bind."""
+"""The precedence of operators."""
 
 SMALL = ("int8_t", "uint8_t", "int16_t", "uint16_t", "bool")
 """Types that C computes with as int, which has at least 32 bits."""
@@ -82,7 +82,7 @@ class Term:
         return self.value
 
     def inside(self, binding: int) -> str:
-        """Its text as an operand, in parentheses if it binds less tightly."""
+        """Its text as an operand, in parentheses if its precedence is lower."""
         return self.text if self.binding >= binding else f"({self.text})"
 
     def within(self, range: Range) -> bool:
@@ -139,7 +139,7 @@ def c_cast(term: Term, c_type: str) -> Term:
 
 
 def implicit(term: Term, c_type: str) -> Term:
-    """The term where C makes it a type of C by itself; a cast where that loses bits."""
+    """The term as C converts it implicitly; a cast if the conversion loses bits."""
     if c_type == "int64_t" and (term.c_type in ("int32_t", *SMALL)):
         return term
     if term.constant is not None and c_type in ("int64_t", "uint64_t", "uint32_t") and term.constant >= 0:

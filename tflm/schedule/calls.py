@@ -9,10 +9,10 @@ from tflm.schedule.rows import Rows
 
 
 class RamBuffer(NamedTuple):
-    """Memory that is placed in one piece: a tensor, tensors that lie in each other, rows of a tensor, or scratch.
+    """Memory that is placed in one piece: a tensor, tensors that share its bytes, rows of a tensor, or scratch.
 
     Attributes:
-        name: for people.
+        name: shown in reports.
         size: in bytes.
         tensors: those in it, with where each begins; of a line buffer, the tensor at 0.
         scratch_of: the subgraph and the operator that use it as scratch.

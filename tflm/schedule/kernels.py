@@ -43,7 +43,7 @@ class CallNeeds(NamedTuple):
 
 
 class Kernels(Protocol):
-    """What a planner has to know of kernels."""
+    """What a planner needs to know about kernels."""
 
     def needs(self, call: ShapedCall) -> CallNeeds:
         """What a call needs."""

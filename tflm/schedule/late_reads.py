@@ -55,7 +55,7 @@ def _variable(graph: Graph, handle: int) -> tuple[str | None, str | None] | None
 
 
 class Reordered:
-    """Kernels of a model whose operators were put in another order.
+    """Kernels of a model whose operators were reordered.
 
     Args:
         kernels: those of the model as it was.

@@ -27,7 +27,7 @@ CALL_WORK = 64
 FINEST = Blocking(1, 1)
 
 NEVER = 1 << 60
-"""Bytes of what must not happen."""
+"""The cost of what is impossible, in bytes."""
 
 
 class BlockedStage(NamedTuple):
@@ -77,12 +77,12 @@ class LineBufferCosts:
         self._stages: dict[tuple[int, int], LineBufferStage | None] = {}
 
     def allow_lean(self) -> None:
-        """Let slower kernels that need less scratch run."""
+        """Also consider slower kernels that need less scratch."""
         costs = {i: self._cost_alone(i, lean=True) for i in range(len(self.operators)) if self._kernels.has_lean(i)}
         self.lean = {i: cost for i, cost in costs.items() if cost < self.alone[i]}
 
     def lowest_peak(self) -> int:
-        """The fewest bytes that are needed at once with any stages."""
+        """The lowest peak of any choice of stages, in bytes."""
         peaks = [0]
         for end, alone in enumerate(self.alone, 1):
             lowest = max(peaks[-1], min(alone, self.lean.get(end - 1, alone)))
@@ -139,7 +139,7 @@ class LineBufferCosts:
         return [chosen._replace(blocking=blocking) for blocking in blockings[: blockings.index(chosen.blocking)]]
 
     def _blockings(self, first: int, end: int) -> list[Blocking]:
-        """From coarse to fine."""
+        """Yields blockings, the coarsest first."""
         rows = max(operator.rows for operator in self.operators[first:end] if operator is not None)
         powers = [1 << bits for bits in range(rows.bit_length() - 1, -1, -1)]
         return [

@@ -13,7 +13,7 @@ from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
 
 NO_ROW = 1 << 30
-"""After all rows."""
+"""A row after all others."""
 
 
 class Blocking(NamedTuple):
@@ -103,7 +103,7 @@ class RowProgress:
         self.unread = dict.fromkeys(stage.readers, 0)
 
     def advance(self, call: RowCall) -> None:
-        """Take a call into account."""
+        """Update the progress after a call."""
         self.computed[call.place] = call.rows.end
         for tensor in self._stage.operators[call.place].inputs.values():
             self.unread[tensor] = min([self._next_row(place) for place in self._stage.readers[tensor]])
@@ -140,12 +140,12 @@ class LineBuffer:
         self._first = 0
 
     def region(self, rows: Rows) -> BufferRegion:
-        """Where some rows are."""
+        """The region of the buffer that holds some rows."""
         offset = (rows.first - self._first) * self._row_bytes
         return BufferRegion(self._buffer, offset, rows.size * self._row_bytes, rows.first, rows.size)
 
     def make_room(self, rows: Rows, unread: int) -> list[MovedRows]:
-        """What moves to the start before some rows are written; `unread` is the first row that is still to be read."""
+        """The move of unread rows to the start before others are written; `unread` is the first row to keep."""
         if rows.end - self._first <= self._capacity:
             return []
         kept = Rows(min(unread, rows.first), rows.first)
@@ -212,7 +212,7 @@ def shared_bytes(written: int, dying: int, distances: range) -> int:
 
     Args:
         written, dying: bytes of the output, and those of the input.
-        distances: by which the input may begin behind the output.
+        distances: how far after the output the input may begin.
     """
     if distances.start >= distances.stop:
         return 0

@@ -68,7 +68,7 @@ class Liveness:
         return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
 
     def ends_in(self, tensor: int, end: int) -> bool:
-        """Whether a tensor is not needed from an operator on."""
+        """Whether neither an operator nor any later one needs a tensor."""
         return self._life[tensor][1] < end
 
     def is_inside(self, tensor: int, first: int, end: int) -> bool:

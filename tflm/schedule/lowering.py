@@ -98,7 +98,7 @@ class Lowering:
                         self._regions[j] = BufferRegion(number, 0, facts.bytes, 0, _rows(facts))
 
     def _moved(self, stage: LineBufferStage) -> list[int]:
-        """Tensors of operators in a stage that only move bytes, but row by row."""
+        """Tensors of operators that only copy, and that a stage runs row by row."""
         return [
             tensor
             for operator in stage.operators
@@ -173,7 +173,7 @@ class Lowering:
         self.schedule.outputs += [self._regions[tensor] for tensor in after if tensor in self._regions]
 
     def _bodies(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> list[dict[int, int]]:
-        """Tensors in each other where they may be, with their offsets."""
+        """Groups of tensors that may share memory, with their offsets."""
         shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
         return [body.offsets for body in Views(self._model, shared, alignment=self._view_alignment).bodies()]
 
@@ -211,7 +211,7 @@ class Lowering:
                 schedule.calls.insert(position, move)
 
     def _is_done_already(self, operator: Operator) -> bool:
-        """Whether an operator moves bytes to where they are."""
+        """Whether an operator copies bytes to the place where they already are."""
         registration = REGISTRATIONS.get(self._model.operator_name(operator), OPAQUE)
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
         moves = registration.moves(facts) if registration.moves is not None else None
@@ -254,7 +254,7 @@ class Lowering:
         return tuple(overlaps)
 
     def in_places(self, locations: Sequence[Location]) -> Schedule:
-        """The schedule with those operators row by row whose buffers are placed so that they have to."""
+        """The schedule in which operators run row by row where the places of their buffers require it."""
         calls: list[Call | MovedRows] = []
         for call in self.schedule.calls:
             calls += self._split(call, locations) if isinstance(call, Call) and call.rows is None else [call]
@@ -328,7 +328,7 @@ class Lowering:
         return self._kernels.needs(ShapedCall(subgraph, node, facts, None)).scratch
 
     def _add_persistent(self, lasting: Sequence[Collection[int]]) -> None:
-        """What stays from invoke to invoke."""
+        """Add the buffers that last from invoke to invoke."""
         end = self.schedule.starts()[-1]
         for number, buffer in enumerate(self.schedule.buffers):
             if any(tensor in lasting[subgraph] for (subgraph, tensor), _ in buffer.tensors):

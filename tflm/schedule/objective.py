@@ -19,10 +19,10 @@ class Objective(Protocol):
     """The bytes that a search minimizes."""
 
     def measured(self, model: Model) -> int:
-        """Of a model that is written out."""
+        """The objective of a complete model, in bytes."""
 
     def expected(self, head_bytes: int, tail_bytes: int) -> int:
-        """Of a model whose head and tail are estimated."""
+        """The objective from estimates of head and tail, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class OneArena:
     measure: Measure
 
     def measured(self, model: Model) -> int:
-        """Of a model that is written out."""
+        """The objective of a complete model, in bytes."""
         return self.measure(model).minimum_arena_bytes
 
     def expected(self, head_bytes: int, tail_bytes: int) -> int:
-        """Of a model whose head and tail are estimated."""
+        """The objective from estimates of head and tail, in bytes."""
         return head_bytes + tail_bytes
 
 
@@ -57,11 +57,11 @@ class HeadArena:
     tail_ram: int | None
 
     def measured(self, model: Model) -> int:
-        """Of a model that is written out."""
+        """The objective of a complete model, in bytes."""
         arenas = self.measure(model)
         return self.expected(arenas.head_arena_bytes, arenas.tail_arena_bytes)
 
     def expected(self, head_bytes: int, tail_bytes: int) -> int:
-        """Of a model whose head and tail are estimated."""
+        """The objective from estimates of head and tail, in bytes."""
         fits = self.tail_ram is None or tail_bytes <= self.tail_ram
         return head_bytes if fits else TOO_LARGE

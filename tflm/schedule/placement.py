@@ -11,10 +11,10 @@ from tflm.planning.views import Body
 from tflm.schedule.schedule import Schedule
 
 ROUNDS = 8
-"""Changes for each buffer that are tried for each height that is aimed at."""
+"""Changes tried per buffer for each target height."""
 
 MAXIMUM_TRIED = 8
-"""Stores that are tried one by one in what the busiest ones leave of a memory."""
+"""Maximum number of buffers tried one by one in the space that the busiest ones leave in a memory."""
 
 
 class Location(NamedTuple):
@@ -62,7 +62,7 @@ class _Memory:
         self._capacity, self._alignment = capacity, alignment
 
     def offsets(self, buffers: Sequence[int], bound: int) -> dict[int, int] | None:
-        """Where some buffers go, in `bound` bytes or as few as are found; None if they are not found to fit."""
+        """Offsets of some buffers, in `bound` bytes or the fewest found; None if no placement is found."""
         places = {buffer: place for place, buffer in enumerate(buffers)}
         chosen = [self._bodies[buffer] for buffer in buffers]
         if not chosen:

@@ -30,13 +30,13 @@ SLACK = 1
 """Per cent by which a plan may exceed the smallest that was found, if it has fewer calls."""
 
 SHARES_OF_PEAK = (1.0, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.1, 1.12, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
-"""Budgets that stages are searched for, as shares of the fewest bytes that are needed at once."""
+"""Memory budgets of the stage search, as shares of the lowest peak."""
 
 SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74, 0.7, 0.6)
-"""The same as shares of the RAM that is few enough."""
+"""The same, as shares of the RAM limit."""
 
 ANY_SIZE = 1 << 40
-"""Bytes that are enough for every plan."""
+"""A RAM limit that every plan is within."""
 
 SPEED, LEAST_RAM = OPTIMIZATIONS = "speed", "ram"
 """What a plan can be optimized for."""
@@ -45,7 +45,7 @@ LEAN_SHARE = 1.1
 """The RAM that the fastest kernels may take, as a share of the least."""
 
 TOO_LARGE = 1 << 62
-"""Bytes that stand for the size of a plan that is rejected."""
+"""The size assumed for a rejected plan."""
 
 
 def plan(
@@ -68,7 +68,7 @@ def plan(
         model: the model.
         kernels: what is known of its kernels; those of TFLM, if it is not given.
         persistent: bytes of what stays from invoke to invoke, by name; variable tensors need not be named.
-        ram_bytes: bytes that are few enough: the plan is then the one with the fewest calls and moves that is found
+        ram_bytes: the RAM limit; the plan is then the one with the fewest calls and moves that is found
             to fit. Where nothing fits, or without it, the plan is the smallest that is found, or hardly larger.
         memories: bytes of several memories, the fastest first, in place of `ram_bytes`: the plan is then one with few
             calls that fits, and the first memories hold what is accessed most often.
@@ -161,7 +161,7 @@ class _Search:
         return next(lost_values(self._model, found, self._kernels, self._states), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
-        """A plan with few calls of those that fit; None where none is found."""
+        """A plan that fits, with few calls; None if none is found."""
         for share in SHARES_OF_RAM:
             tilings = tilings_within(self._stages, int(ram_bytes * share))
             if not tilings:
@@ -243,7 +243,7 @@ class _Search:
         return image is None or any(stage is not None and image in stage.inner for stage in first)
 
     def _faster(self, variant: Variant, ram_bytes: float) -> Variant:
-        """A variant that fits with faster kernels, as long as it fits."""
+        """The variant with faster kernels for as many operators as fit."""
         for operator in sorted(variant.lean, key=self._stages.macs, reverse=True):
             faster = variant._replace(lean=variant.lean - {operator})
             if self._size(faster) <= ram_bytes:
@@ -251,7 +251,7 @@ class _Search:
         return variant
 
     def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
-        """A plan that fits with more rows in a call, as long as it fits."""
+        """The plan with as many rows in a call as fit."""
         for place, stage in enumerate(variant.stages):
             coarser = [
                 variant._replace(stages=(*variant.stages[:place], each, *variant.stages[place + 1 :]))

@@ -13,7 +13,7 @@ from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
 
 @dataclass
 class Schedule:
-    """Calls and moves in the order in which they call.
+    """Calls and moves in execution order.
 
     Attributes:
         buffers: all memory.

@@ -11,17 +11,17 @@ from dataclasses import replace
 from tflm.compiler.language import Step
 
 BANDS_OF_A_THREAD = 2
-"""With more bands than threads, one that was interrupted has less left for the others to wait for."""
+"""Bands per thread: with several, the others wait less for a thread that was interrupted."""
 
 MIN_PRODUCTS = 1 << 13
-"""Products of vectors in a band, at least: some microseconds."""
+"""Minimum number of vector products in a band: some microseconds."""
 
 _threads: ContextVar[int] = ContextVar("threads that share operators", default=1)
 
 
 @contextlib.contextmanager
 def shared_by(count: int) -> Iterator[None]:
-    """Operators that are bound meanwhile have bands for that many threads."""
+    """Divide operators that are bound in this context into bands for that many threads."""
     token = _threads.set(count)
     try:
         yield
@@ -30,7 +30,7 @@ def shared_by(count: int) -> Iterator[None]:
 
 
 def threads() -> int:
-    """The threads that share operators that are bound now."""
+    """The number of threads that share operators bound in this context."""
     return _threads.get()
 
 

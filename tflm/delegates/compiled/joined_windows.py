@@ -31,7 +31,7 @@ def windows_to_join(columns: Axis, weights: npt.NDArray[Any], lanes: int, unit_e
         return 1
 
     def cost(count: int) -> float:
-        """Of one of the windows."""
+        """The cost of one of the windows."""
         vectors = -(-count * channels // lanes)
         units = -(-joined(columns, count).taps * depth // unit_elements)
         units_of_vectors: float = vectors * (row_taps * units + EPILOGUE_UNITS) / count

@@ -42,13 +42,13 @@ MAX_RIGHT = 23
 
 LARGEST_SLOPE = 64
 LARGEST_OUTPUT = 256
-"""More than the absolute value of slope * x next to a threshold of 8 bits."""
+"""A bound on the absolute value of slope * x next to a threshold of 8 bits."""
 
 EPSILON = 2.0**-23
 """Relative error of a float32 that was rounded down."""
 
 FLOAT64_ERROR = 2.0**-45
-"""More than the errors of the arithmetic here, in float64 on numbers up to `LARGEST_SLOPE`."""
+"""A bound on the errors of the arithmetic here, in float64 on numbers up to `LARGEST_SLOPE`."""
 
 NEIGHBOURS = 0, 1, -1, 2, -2
 """Slopes that are tried for short lines, as distances from the nearest float32 in units of the last place."""
@@ -73,11 +73,11 @@ class Multipliers(NamedTuple):
     most: Integers
 
     def of(self, channels: Truths) -> Multipliers:
-        """Those of some channels."""
+        """The same for some of the channels."""
         return Multipliers(*(values[channels] for values in self))
 
     def outputs(self, accumulators: Integers, stage: OutputStage) -> Integers:
-        """Those of accumulators, one for each channel."""
+        """The outputs for accumulators, one for each channel."""
         products = accumulators * self.factor
         is_negative = products < -(1 << 30)
         results = (products + self.addend - is_negative * self.sign) >> self.shift
@@ -118,7 +118,7 @@ def lines_of(multipliers: Multipliers, stage: OutputStage, *, rounds_away: bool)
 
 
 def _first_with(multipliers: Multipliers, stage: OutputStage, outputs: Integers) -> Integers:
-    """The first accumulator of each channel with an output of at least so much."""
+    """The first accumulator of each channel whose output is at least this value."""
     first, last = multipliers.least, multipliers.most  # the accumulator is between
     while (first < last).any():
         middle = (first + last) >> 1
@@ -180,7 +180,7 @@ class _Thresholds(NamedTuple):
     above: Floats
 
     def of(self, channels: Integers) -> _Thresholds:
-        """Those of some channels."""
+        """The same for some of the channels."""
         if len(channels) == len(self.offset):
             return self
         return _Thresholds(self.offset[channels], self.heights[:, channels], self.above[:, channels])

@@ -114,7 +114,7 @@ def bind_program(operators: Sequence[Operator]) -> Run:
 
 
 def bind_cached(operators: Sequence[Operator]) -> Run:
-    """The same without compiling: numpy runs operators whose kernels are not in the cache.
+    """The same as `bind_program` without compiling: numpy runs operators whose kernels are not in the cache.
 
     It also runs those that aren't interchangeable, so that no result depends on the cache.
     """
@@ -211,7 +211,7 @@ class Segment:
         return address
 
     def run(self) -> None:
-        """Run them all."""
+        """Run all steps."""
         status = self.start()
         if status:
             self.finish(status)

@@ -55,7 +55,7 @@ class Scaling:
         return replace(self, rows=rows, shifts=shifts, sums=sums)
 
     def with_weights(self, weights: npt.NDArray[Any], channels: npt.NDArray[np.intp], tiles: int) -> ChannelConstants:
-        """What tiles read, for a number of tiles whose vectors have these channels (vectors, lanes)."""
+        """The memory that tiles read, for a number of tiles whose vectors have these channels (vectors, lanes)."""
         constants = self.constants(channels)
         return ChannelConstants(weights, self.first_sums(channels), constants, constants.nbytes // tiles)
 

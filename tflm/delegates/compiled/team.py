@@ -28,11 +28,11 @@ from tflm.delegates.compiled.images import aligned
 WORDS_OF_A_LINE = 8
 OPEN, TICKET, DONE, PARTS = range(0, 4 * WORDS_OF_A_LINE, WORDS_OF_A_LINE)
 PART_BITS = 16
-"""Of the ticket; the number of the job is above them."""
+"""Bits of the part in a ticket; the number of the job is above them."""
 
 
 class _Words:
-    """What machine code does with the words of a team."""
+    """Operations of machine code on a team's shared memory."""
 
     def __init__(self, builder: Any, team: Any):
         from llvmlite import ir
@@ -117,11 +117,11 @@ def assist(builder: Any, team: int) -> None:
 
 RELEASES_LOCK = call_entry.of(releases_lock=1)
 KERNELS = (run_together, assist, RELEASES_LOCK)
-"""What a team needs."""
+"""The kernels that a team needs."""
 
 
 class Team:
-    """The words of one program.
+    """The shared memory of one program's team.
 
     Args:
         threads: that share its operators, with the one that invokes.
@@ -136,7 +136,7 @@ class Team:
 
     @property
     def address(self) -> int:
-        """Of the words."""
+        """The address of the shared memory."""
         return self._words.ctypes.data
 
     def help(self) -> None:

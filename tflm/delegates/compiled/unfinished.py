@@ -35,7 +35,7 @@ class UnfinishedProgram:
         self._renew()
 
     def run(self) -> None:
-        """Run them all, with the kernels that are there now."""
+        """Run all operators with the kernels that are compiled by now."""
         if self.final is None and (self._known_count != known_count() or not background.is_at_work()):
             self._renew()
         self._run()
