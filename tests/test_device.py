@@ -333,15 +333,15 @@ def test_variables_that_became_state_are_compared_by_the_models_operators(tmp_pa
     assert verdict.compared >= names.count("CONV_2D")
 
 
+def changed_table(text: str, operator: str) -> str:
+    """The source of a model as C, with a table of an operator changed: weights, a multiplier or a look-up table."""
+    found = re.search(rf"{operator}_\w+\[\d+\] = \{{(.*?)\}}", text, re.DOTALL)
+    assert found is not None
+    values = re.sub(r"-?\d+", lambda number: str(int(number[0]) ^ 1), found[1])
+    return text[: found.start(1)] + values + text[found.end(1) :]
+
+
 @pytest.mark.parametrize("operator", ["relu_0", "svdf_1", "logistic_2"])
 def test_a_changed_table_of_served_c_is_found(operator: str, tmp_path: Path) -> None:
-    """Of weights, a multiplier or a look-up table: the operator that uses it is named."""
-
-    def change(text: str) -> str:
-        found = re.search(rf"{operator}_\w+\[\d+\] = \{{(.*?)\}}", text, re.DOTALL)
-        assert found is not None
-        values = re.sub(r"-?\d+", lambda number: str(int(number[0]) ^ 1), found[1])
-        return text[: found.start(1)] + values + text[found.end(1) :]
-
-    wrong = verdict_of(firmware(tmp_path, change)).wrong
+    wrong = verdict_of(firmware(tmp_path, lambda text: changed_table(text, operator))).wrong
     assert f"{wrong.operator.lower()}_{wrong.operator_index}" == operator

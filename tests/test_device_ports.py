@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from test_cli import run
-from test_device import STEPS, firmware, model_with_state
+from test_device import STEPS, changed_table, firmware, model_with_state
 from test_projects import CASES, TINY, machine
 from typer.testing import CliRunner
 
@@ -107,15 +106,41 @@ def test_the_command_compares_a_board_and_saves_what_it_answered(board: Board, p
 
 
 def test_a_board_that_differs_ends_with_status_1(path: Path, tmp_path: Path) -> None:
-    def change(text: str) -> str:
-        return re.sub(r"(logistic_2_\w+\[\d+\] = \{)(-?\d+)", lambda old: f"{old[1]}{int(old[2]) ^ 1}", text)
-
-    port = firmware(tmp_path / "f", change)
-    np.save(tmp_path / "x.npy", np.full((1, 5), -128, np.int8))
-    answer = run("device", "run", path, "--port", port, "--inputs", tmp_path / "x.npy", "--json")
-    assert answer.returncode in (0, 1), answer.stderr
+    port = firmware(tmp_path / "f", lambda text: changed_table(text, "logistic_2"))
+    answer = run("device", "run", path, "--port", port, "--json")
+    assert answer.returncode == 1, answer.stderr
+    assert answer.stderr.startswith("tflm: differs: operator 2 LOGISTIC is wrong in")
     found = json.loads(answer.stdout)
-    assert (answer.returncode == 1) == (found["verdict"] == "differs")
+    assert (found["verdict"], found["wrong"]["operator_index"]) == ("differs", 2)
+
+
+def test_a_board_that_gives_no_answer_ends_with_status_2(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session.open, "__defaults__", (0.2,))
+    board = Board(["sleep", "60"], tmp_path / "ttyACM0")
+    answer = CliRunner().invoke(app, ["device", "run", str(path), "--port", str(board.port)])
+    board.unplug()
+    assert answer.exit_code == 2
+    assert "no answer to 'hello' within 0.2 s; nothing came" in answer.stderr
+
+
+def test_a_request_may_come_in_pieces(program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over a busy computer's USB, or a network: the firmware waits for the rest of a frame."""
+    monkeypatch.setattr("tflm.device.session.PATIENCE", 4.0)
+    wire = wire_to(f"exec:{program[0]}")
+    whole, sent = wire.write, []
+
+    def write(data: bytes) -> None:
+        sent.append(data)
+        for piece in (data[:1], data[1:9], data[9:]):
+            whole(piece)
+            time.sleep(0.03)
+
+    monkeypatch.setattr(wire, "write", write)
+    with tflm.device.Device(lambda: wire, model_with_state()) as device:
+        device.invoke()
+    assert len(sent) == len(set(sent))
 
 
 def test_a_board_with_another_model_ends_with_status_1_and_none_with_2(board: Board, tmp_path: Path) -> None:

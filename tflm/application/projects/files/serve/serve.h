@@ -71,6 +71,7 @@ enum { SERVE_DONE, SERVE_PAUSED, SERVE_FAILED, SERVE_UNKNOWN_SESSION, SERVE_OUT_
 enum { SERVE_BEGIN_0 = 0xF5, SERVE_BEGIN_1 = 0xD7, SERVE_HEAD = 13, SERVE_CHECK = 4, SERVE_VERSION = 1 };
 enum { SERVE_PAINT = 0xA7, SERVE_EDGE = 16 }; /* what unused stack holds, and how many bytes of it must stay */
 enum { SERVE_ANNOUNCES = 1 };
+enum { SERVE_PATIENCE = 25 }; /* quiet reads of the wire until the rest of a frame is given up; a computer waits longer */
 
 static struct {
   uint8_t frame[SERVE_HEAD + SERVE_PAYLOAD + SERVE_CHECK];
@@ -84,7 +85,7 @@ static struct {
   uint32_t next;      /* the operator that is running, or is next */
   uint32_t depth;     /* of operators that run operators */
   uint32_t began;
-  uint8_t running, paused, leaving;
+  uint8_t running, paused, leaving, quiet;
   uint8_t *low, *top; /* of the stack */
 } serving;
 
@@ -176,19 +177,20 @@ static int ServeHasRequest(void) {
   }
 }
 
-/* Returns 1 if a request came, 0 if the wire is quiet. */
-static int ServeReceive(void) {
+/* Waits for a request. */
+static void ServeReceive(void) {
   ServeDrop(serving.taken);
   serving.taken = 0;
   while (!ServeHasRequest()) {
     const int byte = WireRead();
-    if (byte < 0) { /* the rest of a frame does not come */
-      ServeDrop(serving.count ? 1 : 0);
-      return ServeHasRequest();
+    if (byte >= 0) {
+      serving.frame[serving.count++] = (uint8_t)byte;
+      serving.quiet = 0;
+    } else if (serving.count && ++serving.quiet == SERVE_PATIENCE) {
+      ServeDrop(1);
+      serving.quiet = 0;
     }
-    serving.frame[serving.count++] = (uint8_t)byte;
   }
-  return 1;
 }
 
 /* --- The stack ------------------------------------------------------------------------------------------------- */
@@ -375,9 +377,8 @@ static void ServeAnswer(void) {
 static inline void Serve(void) {
   ServePaintStack();
   for (;;) {
-    if (ServeReceive()) {
-      ServeAnswer();
-    }
+    ServeReceive();
+    ServeAnswer();
   }
 }
 
@@ -392,9 +393,8 @@ static void ServePause(uint32_t place) {
   ServeSetResult(SERVE_PAUSED, place);
   ServeReplyResult(serving.frame[4]);
   while (serving.paused && !serving.leaving) {
-    if (ServeReceive()) {
-      ServeAnswer();
-    }
+    ServeReceive();
+    ServeAnswer();
   }
   serving.paused = 0;
 }
