@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_emulated_devices import connected, machine_of, port_of, served
+from test_emulated_devices import device_of, machine_of, served
 from test_emulated_projects import tree
 from test_planted_faults import INPUTS, net
 
@@ -67,23 +67,22 @@ NAMED = {
 """The fault's number, the operator, and whether it overwrites another tensor."""
 
 
-def plant(folder: Path, fault: int | None = None) -> None:
+def plant(files: dict[str, str], fault: int | None = None) -> None:
     """Plant faults in the main source: one, or those that the environment chooses."""
-    path = folder / "main.cc"
-    text = path.read_text()
+    text = files["main.cc"]
     assert text.count(INVOKED) == 1
     skip = str(next(iter(net().subgraphs[0].operators[0].outputs)))
     define = "" if fault is None else f"#define FAULT {fault}\n"
     begin = text.index("namespace tflite {")
     text = text[:begin] + define + HELPERS + text[begin:]
     text = text.replace("TfLiteStatus InvokeObserved(", OVERLAPPING.replace("SKIP", skip), 1)
-    path.write_text(text.replace(INVOKED, PLANTED))
+    files["main.cc"] = text.replace(INVOKED, PLANTED)
 
 
 @pytest.fixture(scope="module")
-def image(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image(tree: Path) -> Path:
     """TFLM's firmware for this machine, with faults that the environment chooses."""
-    return served(net(), "host", "reference", tree, tmp_path_factory.mktemp("faults"), plant)
+    return served(net(), "host", "reference", tree, plant)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -91,40 +90,39 @@ def test_the_operator_is_named(image: Path, name: str, monkeypatch: pytest.Monke
     fault, operator, overwrites = NAMED[name]
     monkeypatch.setenv("FAULT", str(fault))
     machine = machine_of("host", "reference")
-    with port_of(image, "host") as port, tflm.device.connect(port, net()) as device:
+    with device_of(image, "host", net()) as device:
         wrong = compare(device, INPUTS, target=machine.target, kernels=machine.kernels).wrong
     assert wrong is not None
     assert (wrong.operator_index, wrong.overwrites, wrong.invoke) == (operator, overwrites, 0)
 
 
 def test_without_a_fault_it_is_equal(image: Path) -> None:
-    with port_of(image, "host") as port, tflm.device.connect(port, net()) as device:
+    with device_of(image, "host", net()) as device:
         assert run_device(device, INPUTS, MachineOptions(), silent).verdict.status is Status.EQUAL
 
 
-def test_a_bit_of_the_model_that_is_flipped_in_flash_is_told(tree: Path, tmp_path: Path) -> None:
-    def flip(folder: Path) -> None:
-        path = folder / "model_data.cc"
-        lines = path.read_text().splitlines(keepends=True)
+def test_a_bit_of_the_model_that_is_flipped_in_flash_is_told(tree: Path) -> None:
+    def flip(files: dict[str, str]) -> None:
+        lines = files["model_data.cc"].splitlines(keepends=True)
         middle = len(lines) // 2
         lines[middle] = re.sub(r"0x(..)", lambda byte: f"0x{int(byte[1], 16) ^ 4:02x}", lines[middle], count=1)
-        path.write_text("".join(lines))
+        files["model_data.cc"] = "".join(lines)
 
-    image = served(net(), "host", "reference", tree, tmp_path, flip)
-    with port_of(image, "host") as port, pytest.raises(tflm.WrongModel, match="check the flash"):
-        tflm.device.connect(port, net())
+    image = served(net(), "host", "reference", tree, flip)
+    with pytest.raises(tflm.WrongModel, match="check the flash"), device_of(image, "host", net()):
+        pass
 
 
-def test_scratch_that_overlaps_is_named(tree: Path, tmp_path: Path) -> None:
+def test_scratch_that_overlaps_is_named(tree: Path) -> None:
     """CMSIS-NN's kernel of operator 3 has its scratch buffer over the output of operator 0, and what is behind it."""
-    image = served(net(), "mps2-an386", "cmsis-nn", tree, tmp_path, lambda folder: plant(folder, 4))
+    image = served(net(), "mps2-an386", "cmsis-nn", tree, lambda files: plant(files, 4))
     told = pytest.raises(tflm.DeviceError, match="operator 3 began, and did not end")
-    with port_of(image, "mps2-an386") as port, connected(port, net()) as device, told:
+    with device_of(image, "mps2-an386", net()) as device, told:
         run_device(device, INPUTS, MachineOptions(), silent)
 
 
-def test_a_stack_overflow_is_named(tree: Path, tmp_path: Path) -> None:
-    image = served(net(), "mps2-an386", "cmsis-nn", tree, tmp_path, lambda folder: plant(folder, 5))
-    with port_of(image, "mps2-an386") as port, connected(port, net()) as device:
+def test_a_stack_overflow_is_named(tree: Path) -> None:
+    image = served(net(), "mps2-an386", "cmsis-nn", tree, lambda files: plant(files, 5))
+    with device_of(image, "mps2-an386", net()) as device:
         run = run_device(device, INPUTS, MachineOptions(), silent)
     assert run.facts.overflow == 3
