@@ -152,7 +152,7 @@ def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> Com
 
 
 def compiled_verdict(found: CompiledFit) -> str:
-    """Describe what a model as C takes of a board, and whether it fits."""
+    """Describe the memory that a model as C needs on a board, and whether it fits."""
     if found.fits:
         where = " and ".join(bank.name for bank in found.banks)
         verdict = f"fits {found.board.name} as C without an interpreter, in {where}"
@@ -182,7 +182,7 @@ def compile_command(path: Path | str, found: CompiledFit) -> str:
 
 
 def compiled_figures(found: CompiledFit | None) -> dict[str, Any] | None:
-    """The sizes for `--json`."""
+    """Return the JSON document."""
     if found is None:
         return None
     return {

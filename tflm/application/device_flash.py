@@ -95,7 +95,7 @@ def _flasher(machine: Machine, kind: str | None) -> _Flasher:
 
 
 def _values(folder: Path, machine: Machine, port: str | None) -> dict[str, str]:
-    """What stands for the names in commands."""
+    """Values for the names in braces in commands."""
     board = machine.board
     part = None if board is None else stm32_parts().get(board.chip or board.name)
     return {

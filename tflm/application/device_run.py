@@ -31,7 +31,7 @@ from tflm.schema.model import Model
 from tflm.targets import PARTS, TARGETS
 
 DESCRIBED = re.compile(r"^(\S+) kernels(?: on (\S+),)?")
-"""The kernels and the part in what a firmware says of itself."""
+"""The kernels and the part in a firmware's description of itself."""
 
 
 class OperatorTicks(NamedTuple):

@@ -398,12 +398,12 @@ class ArenaMemory(NamedTuple):
 
     @property
     def camel(self) -> str:
-        """Its part of the name of the size constant."""
+        """The part of the size constant's name that stands for it."""
         return "".join(word.capitalize() for word in self.array.split("_")).removeprefix("Tensor")
 
     @property
     def macro(self) -> str:
-        """Its part of the name of the macro that places it."""
+        """The part of the placing macro's name that stands for it."""
         return self.part.upper()
 
 
@@ -556,7 +556,7 @@ def _addition(operator: str, registration: str | None) -> str:
 
 
 def description_of(machine: Machine) -> str:
-    """What a firmware that serves says of its kernels and TFLM."""
+    """How a firmware that answers `tflm device` describes its kernels and TFLM."""
     return f"{machine.kernels.name} kernels on {machine.target.name}, {machine.kernels.release.name}"
 
 

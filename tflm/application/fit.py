@@ -52,7 +52,7 @@ DEFAULT_TIME_LIMIT = 45.0
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of making a model fit a board; sizes in bytes.
+    """The result of making a model fit a board; sizes in bytes.
 
     Attributes:
         board: the board.

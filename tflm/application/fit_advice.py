@@ -1,4 +1,4 @@
-"""What to do about a model that nothing makes fit a board: other boards, and changes that only its author can make."""
+"""Advice if no change makes a model fit a board: other boards, and changes that only its author can make."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
 
 
 def advice(model: Model, original: BoardFit, smallest: BoardFit) -> Iterator[str]:
-    """What would make a model smaller that only its author can change, with figures."""
+    """Changes that would make a model smaller, but that only its author can make, with figures."""
     if not smallest.fits_flash:
         yield f"the file needs {smallest.missing_flash.high:,} B less, or more flash"
     if is_float(model):

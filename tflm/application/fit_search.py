@@ -27,7 +27,7 @@ MAX_SPLITS = 3
 """Maximum number of pairs of memories for head and tail to try with a kernel library."""
 
 SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
-"""Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""
+"""The share of the remaining time that a kernel library may take, and the share of that for a single step."""
 
 AS_IT_IS = "as it is"
 STREAMING = "streaming form"
@@ -318,7 +318,7 @@ class FitSearch:
         return max(last.measured.minimum_arena_bytes - last.missing_on_chip_bytes, 0)
 
     def _try(self, library: KernelLibrary, attempt: Attempt) -> bool:
-        """Try one thing; whether the model fits the chip so."""
+        """Try one change; returns whether the model then fits the chip."""
         seconds = self._time.of_step()
         if seconds == 0 and any(candidate.library is library for candidate in self.candidates):
             self.cut_short.append(f"{attempt.name} ({library.name})")
@@ -364,7 +364,7 @@ class FitSearch:
 
 
 def _family(library: KernelLibrary) -> tuple[object, ...]:
-    """What builds of one library have in common."""
+    """The name that all builds of a library share."""
     return library.name.partition(":")[0], library.release, library.view_alignment
 
 

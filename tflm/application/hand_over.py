@@ -60,7 +60,7 @@ def not_fitting(path: Path, model: Model, machine: Machine, fit: BoardFit, ram: 
 
 
 def compiled_instead(path: Path, found: CompiledFit | None) -> str:
-    """What a model takes without TFLM's interpreter, and the command for that; empty if it cannot be compiled."""
+    """The sizes of a model as C, and the command that compiles it; empty if it cannot be compiled."""
     if found is None:
         return ""
     return f"without an interpreter it takes {with_thousands(found.ram_bytes)} of RAM: {compile_command(path, found)}"

@@ -29,7 +29,7 @@ NAMED = 3
 
 
 class Written(Enum):
-    """What a parameter of a command names; it marks the parameter's annotation."""
+    """The kind of output that a parameter of a command names; marks the parameter's annotation."""
 
     FILE = "a file"
     MODEL = "a model, which may replace the one that it is made from"

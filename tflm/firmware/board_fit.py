@@ -72,7 +72,7 @@ class FirmwareRam:
 
     @property
     def bytes(self) -> int:
-        """The sum, at most."""
+        """An upper bound of the sum."""
         return self.static_bytes + self.stack_bytes + self.reserve_bytes
 
 
@@ -84,7 +84,7 @@ class Split(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What the pieces of a firmware may be placed in, at best or at worst.
+    """The memories for the pieces of a firmware, in the best or the worst case.
 
     Attributes:
         banks: the memories, the fastest first.
@@ -141,7 +141,7 @@ class BoardFit:
 
     @property
     def answer(self) -> Answer:
-        """Whether arena, firmware and SDK fit in any case, in no case, or in some."""
+        """Whether arena, firmware and SDK certainly fit, certainly do not fit, or may fit."""
         if self.fits:
             return Answer.YES
         return Answer.UNKNOWN if self.may_fit_ram and self.may_fit_flash else Answer.NO
@@ -256,7 +256,7 @@ class BoardFit:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the largest bank lacks for the arena, including what is beside it if that fits no other bank.
+        """Bytes that the largest bank lacks for the arena, including everything else if that fits no other bank.
 
         For separate banks of head and tail, the sum of what both lack.
         """

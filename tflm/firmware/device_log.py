@@ -15,22 +15,22 @@ from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAlloca
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 TOOK = re.compile(r"(?<!\S)(\S+) took (\d{1,20}) ticks \((-?\d{1,20}) ms\)")
-"""Of `MicroProfiler::Log`."""
+"""A line of `MicroProfiler::Log`."""
 CSV_HEADER = re.compile(r'"Event","Tag","Ticks"')
 CSV_EVENT = re.compile(r"(?<![\d.:,])(\d{1,20}),([^\s,\d][^\s,]*),(\d{1,20})\s*$")
-"""Of `MicroProfiler::LogCsv`."""
+"""A line of `MicroProfiler::LogCsv`."""
 TAGS_HEADER = re.compile(r'"Unique Tag","Total ticks')
 TAG_TICKS = re.compile(r"(?<!\S)(\S+), (\d{1,20})\s*$")
 TAGS_END = re.compile(r'"total number of ticks", (\d{1,20})')
-"""Of `MicroProfiler::LogTicksPerTagCsv`."""
+"""A line of `MicroProfiler::LogTicksPerTagCsv`."""
 PART = re.compile(r"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) (\d{1,20}) bytes")
 RECORD = re.compile(
     r"\[RecordingMicroAllocator\] '([^']+)' used (\d{1,20}) bytes with alignment overhead "
     r"\(requested (\d{1,20}) bytes for (\d{1,20}) "
 )
-"""Of `RecordingMicroAllocator::PrintAllocations`."""
+"""A line of `RecordingMicroAllocator::PrintAllocations`."""
 USED = re.compile(r"arena_used_bytes\D{0,8}(\d{1,20})", re.IGNORECASE)
-"""Ways in which a sketch may print `MicroInterpreter::arena_used_bytes()`."""
+"""Forms in which a sketch may print `MicroInterpreter::arena_used_bytes()`."""
 
 
 class Event(NamedTuple):

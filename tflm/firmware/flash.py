@@ -121,7 +121,7 @@ class FlashData:
 
     @classmethod
     def from_file(cls, path: str | Path) -> FlashData:
-        """From a data file.
+        """Read a data file.
 
         Raises:
             FirmwareError: it is not such a file.
@@ -132,7 +132,7 @@ class FlashData:
 
     @classmethod
     def read(cls, text: str) -> FlashData:
-        """From the JSON of a data file.
+        """Read the JSON of a data file.
 
         Raises:
             FirmwareError: it is not such a file.

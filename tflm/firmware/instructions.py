@@ -81,7 +81,7 @@ SILICON = {
     "cortex-m55": Silicon(1.5, 0.6, NOT_MEASURED),
     "cortex-m85": Silicon(1.0, 0.6, NOT_MEASURED),
 }
-"""By part of Cortex-M."""
+"""Measured chips, by part of Cortex-M."""
 
 
 class TripCost(NamedTuple):
@@ -117,7 +117,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def read(cls, raw: dict[str, Any]) -> Configuration:
-        """From the JSON of a configuration."""
+        """Read the JSON of a configuration."""
         paths = {}
         for name, counted in raw["paths"].items():
             trips = {loop: TripCost(*cost) for loop, cost in counted["trips"].items()}
@@ -141,7 +141,7 @@ STAND_INS = {
     "reference/mve/-O2": StandIn("reference/dsp/-O2", 0.5),
     "reference/mve/-Os": StandIn("reference/dsp/-O2", 0.6),
 }
-"""By configuration that was not counted."""
+"""Stand-ins, by the configuration that was not counted."""
 
 
 class OperatorEstimate(NamedTuple):
@@ -375,7 +375,7 @@ def _counted(part: targets.Target, kernels: str, optimization: str) -> StandIn:
 
 
 def _formulas(configuration: str) -> Mapping[str, Path]:
-    """By operator."""
+    """The formulas, by operator."""
     kernels, extension, _ = configuration.split("/")
     return PATHS["reference" if kernels == "reference" else f"{kernels}/{extension}"]
 
