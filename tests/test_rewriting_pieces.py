@@ -11,16 +11,24 @@ import pytest
 from image_graphs import Images
 
 import tflm
+from tflm.c.self_test import recorded_samples
 from tflm.graph import Graph
 from tflm.rewriting.fold import PaddedAxis, zeros_for_same
-from tflm.rewriting.verification import Verification, _random, random_inputs, require_same_values
+from tflm.rewriting.verification import (
+    Verification,
+    _answers,
+    _random,
+    random_inputs,
+    require_equal_answers,
+    require_same_values,
+)
 from tflm.schedule.band_costs import BandCosts, BandedStage, StageEstimate, _band, concatenations
 from tflm.schedule.band_search import Tiler
 from tflm.schedule.band_stage import BandOperator
 from tflm.schedule.bands import BandStep
 from tflm.schedule.rows import Border, Rows, band_of_border
 from tflm.schedule.stage_search import KEPT, Tiling, _pareto_optimal
-from tflm.schema import ModelBuilder, Padding, TensorType
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType, WhileOptions
 
 
 def padded(rows: tuple[int, int], columns: tuple[int, int], taps: tuple[int, int]) -> tflm.Model:
@@ -82,6 +90,34 @@ def test_so_many_random_inputs_are_compared() -> None:
     assert tiled.gains
     assert tiled.proved.inputs == 2
     assert tflm.tile(padded((1, 1), (1, 1), (3, 3)), verify=1).proved.inputs == 1
+
+
+def counting() -> tflm.Model:
+    """A model that adds ones to its input until the sum is 3."""
+    builder = ModelBuilder()
+    main, until, body = (builder.subgraph() for _ in range(3))
+    number = (), TensorType.INT32
+    options = WhileOptions(cond_subgraph_index=1, body_subgraph_index=2)
+    main.operator(BuiltinOperator.WHILE, [main.input("first", *number)], [main.tensor("last", *number)], options)
+    main.output(1)
+    operands = [until.input("i", *number), until.constant("3", np.array(3, np.int32))]
+    until.operator(BuiltinOperator.LESS, operands, [until.tensor("less", (), TensorType.BOOL)])
+    until.output(2)
+    operands = [body.input("i", *number), body.constant("1", np.array(1, np.int32))]
+    body.operator(BuiltinOperator.ADD, operands, [body.tensor("sum", *number)])
+    body.output(2)
+    return tflm.Model(builder.build())
+
+
+def test_random_counts_end_and_some_of_them_run() -> None:
+    """A WHILE that counts from -2**31 to 3 would take hours."""
+    model, resolver = counting(), tflm.AllOpsResolver()
+    inputs = [random_inputs(model, rng) for rng in map(np.random.default_rng, range(16))]
+    answers = _answers(model, resolver, inputs, None, lambda: None)
+    assert {bool(answer) for answer in answers} == {True, False}
+    assert any(answer and answer[0] == 3 for answer in answers)
+    require_equal_answers(model, model, resolver, inputs=4)
+    assert len(recorded_samples(model, 4).outputs) == 4
 
 
 # --- Rows and estimates ----------------------------------------------------------------------------------------------

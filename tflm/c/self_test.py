@@ -13,7 +13,7 @@ from tflm.c.constants import table_definition
 from tflm.c.header import TensorInterface, interfaces
 from tflm.c.program import FED, Program
 from tflm.errors import ArgumentError, OperatorError
-from tflm.rewriting.verification import random_inputs
+from tflm.rewriting.verification import MAX_ITERATIONS, random_inputs
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -189,9 +189,13 @@ def recorded_samples(model: Model, inputs: Union[int, Sequence[Sequence[Any]]]) 
         return _random_samples(model, inputs)
     if not inputs:
         raise ArgumentError("a self-test needs at least one input")
+    return _answered(model, inputs)
+
+
+def _answered(model: Model, inputs: Sequence[Sequence[Any]], while_limit: int | None = None) -> Samples:
     resolver = AllOpsResolver()
     size = measure_arena(model, resolver).minimum_arena_bytes
-    interpreter = MicroInterpreter(model, resolver, bytearray(size))
+    interpreter = MicroInterpreter(model, resolver, bytearray(size), while_limit=while_limit)
     interpreter.allocate_tensors()
     samples = Samples([], [])
     for arrays in inputs:
@@ -204,13 +208,14 @@ def recorded_samples(model: Model, inputs: Union[int, Sequence[Sequence[Any]]]) 
 
 
 def _random_samples(model: Model, count: int) -> Samples:
-    """Random inputs of the whole range of their types; or, where the model refuses these, of zeros and ones."""
+    """Random inputs; or, where the model refuses these or runs too many iterations, of zeros and ones."""
     rng = np.random.default_rng(0)
     inputs = [random_inputs(model, rng) for _ in range(count)]
     try:
-        return recorded_samples(model, inputs)
+        return _answered(model, inputs, MAX_ITERATIONS)
     except OperatorError:
-        return recorded_samples(model, [[(values > 0).astype(values.dtype) for values in one] for one in inputs])
+        bits = [[(values > 0).astype(values.dtype) for values in one] for one in inputs]
+        return _answered(model, bits, MAX_ITERATIONS)
 
 
 def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> str:
