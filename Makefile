@@ -18,7 +18,7 @@
 # make quantizer  float models quantized with the newest litert-quantizer, which it installs, with 313 MB
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
-# make graphs     10,000 random graphs through numpy, the engine, rewriting, planning and TFLM; 5,000 as C: some hours
+# make graphs     10,000 random graphs through TFLM, numpy, the engine, rewriting, planning and as C: two hours
 # make device     10,000 sessions with a device over a link that loses, changes and delays bytes (ten minutes)
 # make devices    firmware that serves, with TFLM's sources in $(TFLM_TREE) and as C: ten models, five machines of QEMU and this one
 # make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
@@ -234,7 +234,7 @@ faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)
 
 graphs: $(TESTING)
-	TFLM_HYPOTHESIS=graphs $(VENV)/bin/pytest $(UNLIMITED) -n 2 --dist load tests/test_joined_graphs.py
+	TFLM_HYPOTHESIS=graphs $(VENV)/bin/pytest $(UNLIMITED) -n 2 --dist load -rP tests/test_joined_graphs.py
 
 device: $(TESTING)
 	TFLM_DEVICE_RUNS=10000 $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_device.py

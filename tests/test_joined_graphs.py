@@ -1,100 +1,79 @@
-"""Random graphs of all operators give the same by every way: numpy, the engine, rewritten, planned, as C, and in TFLM.
+"""Random graphs of all operators give the same in TFLM, on numpy, in the engine, rewritten, planned and as C.
 
-`make long` draws thousands.
+`make graphs` draws 10,000.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import outcomes
 import pytest
 from differential import assert_close, run
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, find, given, seed, settings
+from hypothesis.errors import NoSuchExample
 from joined_graphs import JoinedGraph, joined_graphs
 from models import Arrays
 from numpy import ndarray
 from oracle import Oracle, OracleError
 
 import tflm
+from tflm.c.compile import SHARED_KERNELS, CompileOptions, compiled_with
+from tflm.c.emitter import kernel_files, kernels_of
 from tflm.delegates import Compiled
 
 IN_ONE_PROGRAM = 100
 """Graphs that are compiled together: a program for each takes ten times as long."""
 
-WAYS: dict[str, Callable[[JoinedGraph], list[Arrays]]] = {
-    "the engine": lambda graph: run(graph.data, graph.invocations, delegates=[Compiled()]),
-    "fold": lambda graph: numpy_answers(tflm.fold(tflm.Model(graph.data)), graph.invocations),
-    "strip": lambda graph: numpy_answers(tflm.strip(tflm.Model(graph.data)), graph.invocations),
-    "tile": lambda graph: numpy_answers(
-        tflm.tile(tflm.Model(graph.data), max_extra_macs=1).model.data, graph.invocations
-    ),
-    "plan": lambda graph: numpy_answers(
-        tflm.plan(tflm.Model(graph.data), in_place=True, reorder=True).model.data, graph.invocations
-    ),
+PARTS = 2
+"""Tests that share the graphs, for two processes."""
+
+ARENA_BYTES = 1 << 24
+
+REWRITINGS: dict[str, Callable[[tflm.Model], bytes]] = {
+    "fold": tflm.fold,
+    "strip": tflm.strip,
+    "tile": lambda model: bytes(tflm.tile(model, max_extra_macs=1).model.data),
+    "plan": lambda model: bytes(tflm.plan(model, in_place=True, reorder=True).model.data),
 }
-"""What gives the answers of a graph otherwise than its operators on numpy, one after the other."""
 
 
-def numpy_answers(data: bytes, invocations: Sequence[Arrays]) -> list[Arrays]:
-    return run(data, invocations, delegates=())
+class Wrong(NamedTuple):
+    """A graph that gives something else by one of the ways."""
 
+    graph: JoinedGraph
+    what: str
 
-def assert_same(way: str, answers: Sequence[Arrays], expected: Sequence[Arrays]) -> None:
-    """Answers of all invokes are equal; an error tells by which way they are not."""
-    for invoke, (ours, theirs) in enumerate(zip(answers, expected, strict=True)):
-        try:
-            assert_close(ours, theirs)
-        except AssertionError as error:
-            error.add_note(f"by way of {way}, in invoke {invoke}")
-            raise
+    def __str__(self) -> str:
+        return f"{self.graph.operators}: {self.what}"
 
 
 @pytest.mark.runs(0.7)
-@given(graph=joined_graphs())
-@settings(max_examples=2 * settings().max_examples)
-def test_every_way_gives_the_same(oracle: Oracle, graph: JoinedGraph) -> None:
-    try:
-        expected = oracle.run(graph.data, graph.invocations)
-    except OracleError:
-        outcomes.count(ran=False)
-        with pytest.raises(tflm.TflmError):
-            numpy_answers(graph.data, graph.invocations)
-        return
-    outcomes.count(ran=True)
-    assert_same("numpy", numpy_answers(graph.data, graph.invocations), expected)
-    for way, answers in WAYS.items():
-        assert_same(way, answers(graph), expected)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_way_gives_the_same(oracle: Oracle, tmp_path: Path, part: int) -> None:
+    """Where a graph differs, the smallest graph of its operators that differs is found."""
+    ways = Ways(oracle, tmp_path)
+    count = settings().max_examples
+    first = part if settings().derandomize else random.randrange(1 << 32)
+    wrong: list[Wrong] = []
+    for start in range(0, count, IN_ONE_PROGRAM):
+        wrong += ways.differences(drawn(min(IN_ONE_PROGRAM, count - start), first + PARTS * start))
+    print(f"{count} graphs from seed {first}; of them went through {dict(ways.reached)}")
+    assert not wrong, "\n".join([f"{len(wrong)} graphs differ:", *map(str, wrong), str(smallest(wrong[0], ways))])
 
 
-# --- As C -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.runs(0.7)
-def test_graphs_in_c_give_what_numpy_gives(tmp_path: Path) -> None:
-    """Where one fails, the smallest graph of its operators that fails is found."""
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler, cc")
-    graphs = [graph for graph in drawn(settings().max_examples) if outcomes.count(ran=runs(graph))]
-    for start in range(0, len(graphs), IN_ONE_PROGRAM):
-        together = graphs[start : start + IN_ONE_PROGRAM]
-        failing = failures(together, tmp_path)
-        if not failing:
-            continue
-        names = tuple(sorted({name for i in failing for name in together[i].operators}))
-        wrong = find(joined_graphs(names), lambda graph: runs(graph) and bool(failures([graph], tmp_path)))
-        raise AssertionError(f"as C, {wrong.operators} differs: {failures([wrong], tmp_path)[0]}")
-
-
-def drawn(count: int) -> list[JoinedGraph]:
-    """Graphs; the same in every run but for `make long`."""
+def drawn(count: int, number: int) -> list[JoinedGraph]:
+    """Graphs of a seed."""
     found: list[JoinedGraph] = []
 
+    @seed(number)
     @settings(max_examples=count, phases=(Phase.generate,), database=None)
     @given(joined_graphs())
     def draw(graph: JoinedGraph) -> None:
@@ -104,40 +83,149 @@ def drawn(count: int) -> list[JoinedGraph]:
     return found
 
 
-def runs(graph: JoinedGraph) -> bool:
+def smallest(wrong: Wrong, ways: Ways) -> Wrong:
+    """The smallest graph that is found of the operators of one that differs, and differs."""
+    names = tuple(sorted(set(wrong.graph.operators)))
     try:
-        numpy_answers(graph.data, graph.invocations)
-        tflm.compile_model(tflm.Model(graph.data))
-    except tflm.TflmError:
-        return False
-    return True
+        graph = find(joined_graphs(names), lambda graph: bool(ways.differences([graph])))
+    except NoSuchExample:
+        return wrong
+    return ways.differences([graph])[0]
 
 
-def failures(graphs: Sequence[JoinedGraph], folder: Path) -> dict[int, str]:
+class Ways:
+    """All that gives the answers of a graph.
+
+    Attributes:
+        reached: how many graphs went by each way; and of those that were rewritten, how many were changed by it.
+    """
+
+    def __init__(self, oracle: Oracle, folder: Path):
+        self._oracle, self._folder = oracle, folder
+        self.reached: Counter[str] = Counter()
+
+    def differences(self, graphs: Sequence[JoinedGraph]) -> list[Wrong]:
+        """The graphs that differ, each with the first difference."""
+        wrong: list[Wrong] = []
+        programs: list[Program] = []
+        for graph in graphs:
+            try:
+                answers = self._answers(graph)
+                program = None if answers is None else self._program(graph, len(programs), answers)
+            except (AssertionError, tflm.TflmError) as error:
+                wrong.append(Wrong(graph, "; ".join([*getattr(error, "__notes__", ()), str(error)])))
+                continue
+            if outcomes.count(ran=program is not None) and program is not None:
+                programs.append(program)
+        if programs and shutil.which("cc") is not None:
+            wrong += failures(programs, self._folder)
+        return wrong
+
+    def _answers(self, graph: JoinedGraph) -> list[Arrays] | None:
+        """The answers of each invoke, or None where TFLM refuses the model."""
+        try:
+            expected = self._oracle.run(graph.data, graph.invocations)
+        except OracleError:
+            with pytest.raises(tflm.TflmError):
+                run(graph.data, graph.invocations, ARENA_BYTES, delegates=())
+            return None
+        self.reached["TFLM"] += 1
+        answers = self._compared("numpy", graph, graph.data, expected)
+        self._compared("the engine", graph, graph.data, expected, Compiled())
+        for way, rewrite in REWRITINGS.items():
+            data = rewrite(tflm.Model(graph.data))
+            if data == graph.data:
+                self.reached[way] += 1
+            else:
+                self.reached[f"{way} (changed)"] += 1
+                self._compared(way, graph, data, expected)
+        return answers
+
+    def _compared(
+        self, way: str, graph: JoinedGraph, data: bytes, expected: Sequence[Arrays], *delegates: Compiled
+    ) -> list[Arrays]:
+        """Answers of all invokes, which are those expected; an error tells by which way they are not."""
+        self.reached[way] += 1
+        answers = run(data, graph.invocations, ARENA_BYTES, delegates=delegates)
+        for invoke, (ours, theirs) in enumerate(zip(answers, expected, strict=True)):
+            try:
+                assert_close(ours, theirs)
+            except AssertionError as error:
+                error.add_note(f"by way of {way}, in invoke {invoke}")
+                raise
+        return answers
+
+    def _program(self, graph: JoinedGraph, number: int, answers: list[Arrays]) -> Program | None:
+        """A graph as C, or None where one of its operators has no kernels."""
+        try:
+            compiled = compiled_with(CompileOptions(), tflm.Model(graph.data), f"g{number}", SHARED_KERNELS)
+        except tflm.CompileError:
+            return None
+        self.reached["C"] += 1
+        return Program(graph, compiled, answers)
+
+
+# --- As C -----------------------------------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A graph as C, whose names begin with "g" and a number, and its answers on numpy."""
+
+    graph: JoinedGraph
+    compiled: tflm.CompiledModel
+    answers: list[Arrays]
+
+
+def failures(programs: Sequence[Program], folder: Path) -> list[Wrong]:
     """Graphs whose C differs from numpy, with what the program says of them."""
-    compiled = tflm.compile_models({f"g{i}": tflm.Model(graph.data) for i, graph in enumerate(graphs)})
-    compiled.write(folder)
-    parts = [f"g{i}" for i in range(len(graphs))]
-    tests = [checks_of(i, graph) for i, graph in enumerate(graphs)]
-    calls = "".join(f"test_{i}();" for i in range(len(graphs)))
-    text = [with_own_names((folder / f"{part}.c").read_text(), part) for part in parts]
-    (folder / "all.c").write_text(
-        "\n".join(['#include "kernels.c"', *text, COMPARISON, *tests, f"int main(void) {{ {calls} return 0; }}\n"])
-    )
+    made = [program.compiled for program in programs]
+    kernels = (kernel for one in made for kernel in kernels_of(one.program))
+    files = kernel_files(kernels, SHARED_KERNELS, "")
+    for name, text in [*files.items(), *(item for one in made for item in one.files.items())]:
+        (folder / name).write_text(text)
+    sources = [with_own_names(one.files[f"{one.name}.c"], one.name) for one in made]
+    data = bytearray()
+    tests = [checks_of(program, data) for program in programs]
+    (folder / "data").write_bytes(data)
+    parts = ['#include "kernels.c"', *sources, READING.replace("DATA_BYTES", str(len(data))), COMPARISON, *tests]
+    parts += [MAIN.replace("TESTS", ", ".join(f"test_{one.name}" for one in made))]
+    (folder / "all.c").write_text("\n".join(parts))
     subprocess.run(["cc", "-w", *SANITIZERS, "-o", "all", "all.c", "-lm"], cwd=folder, check=True)
-    ran = subprocess.run([folder / "all"], capture_output=True, text=True, check=False)
-    if ran.returncode:
-        return dict.fromkeys(range(len(graphs)), ran.stderr)
-    return {int(line.split(":")[0]): line for line in reversed(ran.stdout.splitlines())}
+    said: dict[str, str] = {}
+    begun = 0
+    while begun < len(made):
+        command = [folder / "all", str(begun)]
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        begun += ran.stdout.count(BEGINS)
+        said |= dict(line.split(": ", 1) for line in reversed(ran.stdout.splitlines()) if line != BEGINS)
+        if ran.returncode:
+            said[made[begun - 1].name] = ran.stderr
+    return [Wrong(program.graph, f"as C, {said[one.name]}") for program, one in zip(programs, made) if one.name in said]
 
 
 SANITIZERS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 STATIC = re.compile(r"\w+_(?:CONST|CODE) static (?:const )?(?:struct )?\w+ (\w+)")
 
+BEGINS = "the next graph begins"
+
+READING = """
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned char data[DATA_BYTES + 1];
+
+/* Inputs and expected outputs of all graphs. */
+static void read_data(void)
+{
+    FILE *file = fopen("data", "rb");
+    fread(data, 1, DATA_BYTES, file);
+    fclose(file);
+}
+"""
+
 COMPARISON = """
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 /* As integers, or as floats within one part in 100,000. */
 static int differs(const void *actual, const unsigned char *expected, long bytes, int is_float)
@@ -156,27 +244,44 @@ static int differs(const void *actual, const unsigned char *expected, long bytes
 """
 
 
+MAIN = f"""
+/* Runs the graphs from the one on that the argument names. */
+int main(int arguments, char **argument)
+{{
+    static void (*const tests[])(void) = {{TESTS}};
+    int i;
+    read_data();
+    for (i = atoi(argument[1]); i < (int)(sizeof tests / sizeof *tests); i++) {{
+        puts("{BEGINS}");
+        fflush(stdout);
+        tests[i]();
+    }}
+    return 0;
+}}
+"""
+
+
 def with_own_names(text: str, prefix: str) -> str:
     """A file whose tables and functions have names that those of no other file have."""
     names = set(STATIC.findall(text))
     return re.sub(r"\b\w+\b", lambda word: f"{prefix}_own_{word[0]}" if word[0] in names else word[0], text)
 
 
-def checks_of(i: int, graph: JoinedGraph) -> str:
-    """A function that prints what differs from numpy's answers: "graph: invoke, output"."""
-    lines = [f"g{i}_reset(ram.bytes);"]
-    for invoke, answers in enumerate(numpy_answers(graph.data, graph.invocations)):
-        inputs = graph.invocations[invoke]
-        lines += [f"memcpy(g{i}_input_{k}(ram.bytes), {in_c(x)}, {x.nbytes});" for k, x in enumerate(inputs)]
-        lines += [f'if (g{i}_invoke(ram.bytes)) {{ puts("{i}: invoke {invoke} fails"); }}']
+def checks_of(program: Program, data: bytearray) -> str:
+    """A function that prints what differs from numpy's answers: "graph: invoke, output"; data grow by what it reads."""
+
+    def place(array: ndarray[Any, Any]) -> str:
+        data.extend(array.tobytes())
+        return f"data + {len(data) - array.nbytes}, {array.nbytes}"
+
+    name = program.compiled.name
+    lines = [f"{name}_reset(ram.bytes);"]
+    for invoke, (inputs, answers) in enumerate(zip(program.graph.invocations, program.answers, strict=True)):
+        lines += [f"memcpy({name}_input_{k}(ram.bytes), {place(x)});" for k, x in enumerate(inputs)]
+        lines += [f'if ({name}_invoke(ram.bytes)) {{ puts("{name}: invoke {invoke} fails"); }}']
         lines += [
-            f"if (differs(g{i}_output_{k}(ram.bytes), {in_c(y)}, {y.nbytes}, {int(y.dtype.kind == 'f')}))"
-            f' {{ puts("{i}: invoke {invoke}, output {k}"); }}'
+            f"if (differs({name}_output_{k}(ram.bytes), {place(y)}, {int(y.dtype.kind == 'f')}))"
+            f' {{ puts("{name}: invoke {invoke}, output {k}"); }}'
             for k, y in enumerate(answers)
         ]
-    return f"static void test_{i}(void) {{ static union g{i}_ram ram;\n" + "\n".join(lines) + "\n}\n"
-
-
-def in_c(array: ndarray[Any, Any]) -> str:
-    """The bytes of an array as a constant of C."""
-    return "(const unsigned char[]){" + ",".join(map(str, [*array.tobytes(), 0])) + "}"
+    return f"static void test_{name}(void) {{ static union {name}_ram ram;\n" + "\n".join(lines) + "\n}\n"
