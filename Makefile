@@ -22,7 +22,7 @@
 # make device     10,000 sessions with a device over a link that loses, changes and delays bytes (ten minutes)
 # make devices    firmware that serves, with TFLM's sources in $(TFLM_TREE) and as C: ten models, five machines of QEMU and this one
 # make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
-# make long       2000 examples an operator, mutants of models, a soak: an hour or two
+# make long       the tests that take long, 2000 examples an operator, mutants of models, a soak: an hour or two
 # make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
 # make stream     10,000 windows of random frames and 1,000 like sound through the streaming form of MODEL, in TFLM, here and in C
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
@@ -70,7 +70,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo device devices tree test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+.PHONY: demo device devices tree test lint types types-of-tests pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check stream explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults graphs history overlaps long clean
 
@@ -82,14 +82,20 @@ test: lint pytest
 lint: $(TESTING)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy --no-warn-unused-ignores $(TESTS_TYPES) tests tools web
+	$(MAKE) --no-print-directory --jobs 2 --output-sync types types-of-tests
+
+# A cache for each: with other options, neither could use what the other has stored.
+types: $(TESTING)
+	$(VENV)/bin/mypy --cache-dir .mypy_cache/strict
+
+types-of-tests: $(TESTING)
+	$(VENV)/bin/mypy --cache-dir .mypy_cache/tests --no-warn-unused-ignores $(TESTS_TYPES) tests tools web
 
 pytest: $(TESTING)
 	$(VENV)/bin/pytest
 
 test-fast: $(TESTING)
-	$(VENV)/bin/pytest -m 'not slow'
+	$(VENV)/bin/pytest -m 'not slow and not long'
 
 # TFLM itself has no build for 32 bits: the oracle runs in the environment's own Python. Debian's flatbuffers is too old.
 i386: $(TESTING)
@@ -152,7 +158,7 @@ build/pyodide/pyodide-lock.json: tools/website.py | $(RUNTIME)
 	$(VENV)/bin/python tools/website.py runtime build/pyodide
 
 web-test: $(TESTING) web-runtime
-	TFLM_WEB=all $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_web.py tests/test_arena_page.py
+	$(VENV)/bin/pytest $(UNLIMITED) -n 0 -m '' tests/test_web.py tests/test_arena_page.py
 
 web-serve: web-runtime
 	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide
@@ -240,6 +246,7 @@ device: $(TESTING)
 	TFLM_DEVICE_RUNS=10000 $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_device.py
 
 long: $(TESTING)
+	$(VENV)/bin/pytest $(UNLIMITED) -m long
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest $(UNLIMITED)
 	$(VENV)/bin/python tools/fuzz.py --count 100000
 	$(VENV)/bin/python tools/fuzz.py --count 10000 --compressed

@@ -12,7 +12,7 @@ from typing import Any
 import outcomes
 import pytest
 from crashed_tests import pytest_handlecrashitem as pytest_handlecrashitem
-from hypothesis import settings
+from hypothesis import Phase, settings
 from oracle import INSTALLED, Oracle
 
 # The same examples in every run: a change is judged by what it changed, and `make long` looks for what nobody has seen.
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks."""
     config.addinivalue_line("markers", outcomes.MARK)
     config.addinivalue_line("markers", "slow: a test of a module that takes long; `make test-fast` leaves it out")
+    config.addinivalue_line("markers", "long: many or large cases of what shorter tests show; `make long` runs it")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,6 +105,12 @@ def oracle() -> Iterator[Oracle]:
     oracle = Oracle()
     yield oracle
     oracle.close()
+
+
+@pytest.fixture
+def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples that fail are not made smaller, for tests that ask whether there is one."""
+    monkeypatch.setattr("tflm.testing.counterexample.PHASES", [Phase.generate])
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import Phase
 
 from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory import simple_memory_allocator as module
@@ -86,9 +87,14 @@ FAULTS = {
 }
 """Texts of the allocator's source, and what replaces them."""
 
+SHRUNK = "shared temps", "temp in 16 bits"
+"""Faults of which the report is to be small: to make it so takes longer than to find the fault."""
+
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault not in SHRUNK:
+        monkeypatch.setattr("tflm.testing.counterexample.PHASES", [Phase.generate])
     source, (right, wrong) = inspect.getsource(module), FAULTS[fault]
     assert right in source
     faulty: Any = types.ModuleType("faulty_allocator")
@@ -97,4 +103,4 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
     exec(source.replace(right, wrong), vars(faulty))
     with pytest.raises(CheckFailed) as found:
         check_allocator(faulty.SimpleMemoryAllocator)
-    assert len(str(found.value).splitlines()) <= 10
+    assert fault not in SHRUNK or len(str(found.value).splitlines()) <= 10

@@ -452,7 +452,7 @@ def bound_cases(operator: str, cases: int, bind: BindSteps) -> list[BoundCase]:
 
 @pytest.mark.parametrize(
     ("operators", "cases", "bind"),
-    [(OPERATORS_IN_C, 40, bind_small), ([SELDOM], 200, bind_small), (LEAN, 60, lean_or_small)],
+    [(OPERATORS_IN_C, 20, bind_small), ([SELDOM], 120, bind_small), (LEAN, 25, lean_or_small)],
     ids=["all", "LSTM", "lean"],
 )
 @pytest.mark.filterwarnings("ignore:kernels can't be compiled")

@@ -56,7 +56,9 @@ def planes() -> tflm.Model:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
-@pytest.mark.parametrize(("optimize", "most"), [("ram", 1.6), (None, 1.7), ("speed", 9)])
+@pytest.mark.parametrize(
+    ("optimize", "most"), [("ram", 1.6), (None, 1.7), pytest.param("speed", 9, marks=pytest.mark.long)]
+)
 def test_planes_are_transposed_in_little_more_ram_than_they_take(
     tmp_path: Path, optimize: str | None, most: float
 ) -> None:

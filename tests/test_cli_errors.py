@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ PYTHON_ONLY = {
 """What looks like an argument that has an option, and has none."""
 
 
+@functools.cache
 def raised_texts() -> set[str]:
     """The constant parts of all texts in functions that raise, with { for each value: errors may be built earlier."""
     texts = set()

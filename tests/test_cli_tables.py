@@ -170,6 +170,7 @@ def test_what_is_written_beside_the_figures_is_named(tmp_path: Path) -> None:
     assert "wrote" not in run("arena", INT8_MODEL, "--html", page, "--json").stdout
 
 
+@pytest.mark.long
 def test_a_plot_cuts_nothing_off_and_has_the_colours_of_the_page(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image", reason="needs matplotlib")
     model = tmp_path / "a $x^$ name.tflite"

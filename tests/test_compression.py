@@ -154,6 +154,7 @@ def test_tflm_gives_the_same_answers_in_the_predicted_arena(oracle: Oracle, kind
     assert printed["total"] == compressed.after.arena_used_bytes
 
 
+@pytest.mark.long
 def test_a_person_detector_shrinks_by_120_kilobytes(oracle: Oracle, corpus: Path) -> None:
     model = tflm.Model.from_file(corpus / "models" / "vww_96_int8.tflite")
     compressed = tflm.compress(model, target=tflm.targets.HOST_WHEEL, verify=1)

@@ -227,6 +227,7 @@ def test_memory_stays_flat_for_a_mapped_file(tmp_path: Path) -> None:
     assert kibibytes < 256 << 10
 
 
+@pytest.mark.long
 def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed, of the extra `dask`")
     inputs = RNG.integers(-128, 128, (6000, 8), dtype=np.int8)
@@ -293,6 +294,7 @@ def test_where_all_is_right_the_worst_samples_are_those_that_differ_most_from_th
     assert worst_samples(found) == [sample for sample, _ in found.difference.worst]
 
 
+@pytest.mark.long
 def test_the_example_of_digits_evaluates_both_its_networks(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn, of the extra `metrics`")
     example = Path(__file__).parents[1] / "examples" / "digits" / "digits.py"

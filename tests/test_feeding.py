@@ -125,6 +125,7 @@ def test_an_operator_that_needs_the_whole_image_is_named() -> None:
         tflm.compile_model(tflm.Model(images.main.builder.build()), "net", feed_rows=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "most"), [("vww_96_int8", 18_500), ("person_detect", 13_856)])
 def test_real_networks_are_fed_in_less_ram(tmp_path: Path, corpus: Path, name: str, most: int) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")

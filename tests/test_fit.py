@@ -99,6 +99,7 @@ def test_a_float_model_is_told_what_int8_would_take() -> None:
     assert any("as int8 the model would need" in advice for advice in found.advice)
 
 
+@pytest.mark.long
 def test_memory_outside_the_chip_is_the_last_resort() -> None:
     found = tflm.fit(MODEL, board=board(("SRAM", 8_192), ("PSRAM", 1 << 20)))
     assert found.fits

@@ -19,6 +19,7 @@ def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, EXAMPLE / name, *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_training_gives_the_bytes_that_are_committed(tmp_path: Path) -> None:
     done = script("train.py", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -84,6 +84,7 @@ def test_sizes_that_nobody_knows_are_refused(corpus: Path) -> None:
 RETYPED = {"1.4.0-876c072": "1.4.0", "after-1.2.3-58ca1a4": "58ca1a4"}
 
 
+@pytest.mark.long
 def test_heads_of_every_version_of_esp_nn(corpus: Path) -> None:
     models: dict[str, tflm.Model] = {}
     seen = {}
@@ -111,6 +112,7 @@ BUFFERS = {
 }
 
 
+@pytest.mark.long
 def test_sizes_of_every_version_of_cmsis_nn(corpus: Path) -> None:
     models: dict[str, tflm.Model] = {}
     count = 0

@@ -253,6 +253,7 @@ def test_export_says_whether_the_model_fits_and_writes_its_files(path: Path) -> 
         assert all(Path(line).exists() for line in answer.stdout.splitlines())
 
 
+@pytest.mark.long
 def test_the_commands_that_go_on_are_commands(path: Path) -> None:
     """Of a budget and of a part with some memory: what is printed runs, and keeps the options of the first."""
     on = ("--target", "cortex-m4", "--kernels", "cmsis-nn")

@@ -336,7 +336,7 @@ def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:
     return [offsets[i] for i in range(len(buffers))]
 
 
-@pytest.mark.parametrize(("count", "seed"), [(1000, 0), (1000, 1), (10_000, 0)])
+@pytest.mark.parametrize(("count", "seed"), [(1000, 0), (1000, 1), pytest.param(10_000, 0, marks=pytest.mark.long)])
 def test_greedy_plans_many_buffers_as_it_would_one_by_one(count: int, seed: int) -> None:
     buffers = random_graph(count, seed)
     assert plan("greedy", buffers) == place_greedily_plainly(buffers)

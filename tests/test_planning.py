@@ -408,6 +408,7 @@ def test_another_order_needs_less(oracle: Oracle, joined: bool) -> None:
         assert_close(answers[0], run(model, inputs)[0])
 
 
+@pytest.mark.long
 def test_a_wide_graph_is_reordered_by_a_search_that_is_cut_short() -> None:
     plan = tflm.plan(
         tflm.Model(wide_graph([2 + i % 9 for i in range(14)], joined=False)), planner="greedy", reorder=True

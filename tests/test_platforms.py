@@ -407,6 +407,7 @@ def _code_of_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
     assert entered
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_code_of_windows")
 @pytest.mark.skipif(platform.machine() != "x86_64" or os.name != "posix", reason="runs code of Windows on x86-64")
 def test_code_for_windows_follows_its_calling_convention() -> None:

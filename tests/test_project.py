@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -92,15 +94,24 @@ def test_nothing_imports_from_a_layer_above_its_own(path: Path) -> None:
     assert all(layer_of(module) <= layer_of(name) for module in imported_by(path.read_text()))
 
 
+@functools.cache
 def imported_by(source: str) -> list[str]:
     """What a module imports of those below the package itself, in whatever form."""
     imported = []
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source).body):
         if isinstance(node, ast.Import):
             imported += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported += [f"{node.module}.{alias.name}" for alias in node.names]
     return [name for name in imported if name.startswith("tflm.") and layer_of(name) < len(LAYERS)]
+
+
+def statements(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The statements of a block and of all blocks inside it."""
+    for statement in block:
+        yield statement
+        for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+            yield from statements(getattr(statement, name, ()))
 
 
 @pytest.mark.parametrize(
@@ -163,9 +174,16 @@ def test_a_checker_shares_nothing_with_planners(checker: str) -> None:
 
 def unimported(source: str) -> set[str]:
     """Modules that a source names by attributes, as `tflm.memory.tensor`, but does not import itself."""
-    named = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    if re.search(r"^(?!\s*(from|import) ).*\btflm\.\w+\.\w", source, re.MULTILINE) is None:
+        return set()
+    named = {dotted(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     found = {name for name in named if name.count(".") > 1 and name in IMPORTS}
     return found - {module_of(name, IMPORTS) for name in imported_by(source)}
+
+
+def dotted(node: ast.AST) -> str:
+    """A name with its attributes; those of any other expression begin with a dot."""
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 @pytest.mark.parametrize("folder", ["tests", "tools", "examples", "web"])
@@ -314,11 +332,20 @@ def test_each_name_of_all_is_that_of_its_module() -> None:
 def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
     """Tests after it are run, and it is not run a second time."""
     (tmp_path / "conftest.py").write_text("from crashed_tests import pytest_handlecrashitem")
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}\nmarkers = long")
     many = "import os, pytest\n@pytest.mark.parametrize('i', range(20))\ndef test(i): assert "
     for module in range(4):
         (tmp_path / f"test_{module}.py").write_text(f"{many}{module} or i != 1 or os._exit(1)")
-    options = (ROOT / "pyproject.toml").read_text().split('addopts = """')[1].split('"""')[0].split()
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options]
+    options = (ROOT / "pyproject.toml").read_text().split('addopts = """')[1].split('"""')[0]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
+        *shlex.split(options),
+    ]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 79 passed" in answer.stdout

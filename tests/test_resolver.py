@@ -206,9 +206,10 @@ def test_each_can_be_added_alone_by_the_method_that_an_error_names(name: str) ->
     assert name in resolver
 
 
+@pytest.mark.long
 def test_type_checkers_know_the_methods_of_resolvers_and_planners(tmp_path: Path) -> None:
     """A misspelt method is an error, and so is a planner without methods; one without optional attributes is not."""
-    cache = ROOT / ".mypy_cache"
+    cache = ROOT / ".mypy_cache" / "strict"
     if not cache.is_dir():
         pytest.skip("mypy has not checked the package here, which takes a minute (make test)")
     pytest.importorskip("mypy")

@@ -173,6 +173,7 @@ def test_bands_make_an_arena_smaller_and_keep_every_answer(oracle: Oracle) -> No
             assert_close(answer, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALLER_THAN)
 def test_real_models_fit_where_no_plan_fits(corpus: Path, oracle: Oracle, name: str) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")

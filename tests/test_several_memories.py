@@ -319,6 +319,7 @@ FAULTS: list[Change] = [
 ]
 
 
+@pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", range(len(FAULTS)))
 def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several_memories, "MAX_STATES", 4)
@@ -326,6 +327,7 @@ def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.Monk
         check_planner(faulty(FAULTS[fault]), memories=[m.bytes for m in SIZES], max_examples=30)
 
 
+@pytest.mark.usefixtures("unshrunk")
 def test_check_planner_finds_a_wrong_size_and_a_refusal_of_what_fits() -> None:
     class Sum(SeveralMemoriesPlanner):
         def get_maximum_memory_size(self) -> int:

@@ -196,6 +196,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_builtin_operator_is_found(fault: str) -> None:
     with pytest.raises(CheckFailed):

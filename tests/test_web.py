@@ -1,6 +1,6 @@
 """The page that runs the package in a browser: what it shows and gives away is what the command does.
 
-Searches that are stopped, and the answers of all models, are tested if `TFLM_WEB` is "all".
+`make web-test` runs all of them, `make test` those that take a second or two.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ UNLIMITED = ("--time-limit", "1e9")
 """Options of a search that ends as on an idle machine: the page limits none."""
 
 ESP32_S3, CORTEX_M55, SPIRAM_BOARD = "esp32-s3-devkitc-1", "alif-e7-hp", "esp32-s3-eye"
-EVERYTHING = os.environ.get("TFLM_WEB") == "all"
-takes_long = pytest.mark.skipif(not EVERYTHING, reason="takes a minute: TFLM_WEB=all")
 
 PATIENCE_MS = 90_000
 """Python takes some seconds to begin in a browser, and more on a machine that does much else."""
@@ -225,6 +223,7 @@ def test_exported_files_are_those_of_the_command(session: Session, tmp_path: Pat
     assert (b"Register_FULLY_CONNECTED_INT8" in files["firmware/op_resolver.h"]) == typed
 
 
+@pytest.mark.long
 def test_a_model_is_made_to_fit_as_the_command_makes_it(tmp_path: Path) -> None:
     session = Session(tmp_path)
     path = tmp_path / "image.tflite"
@@ -389,6 +388,7 @@ def person_detect(corpus: Path) -> Path:
     return corpus / "models" / "person_detect.tflite"
 
 
+@pytest.mark.long
 def test_boards_have_the_figures_of_the_command(visit: Visit, person_detect: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     (of_command,) = figures("arena", person_detect, "--boards")["models"]
@@ -422,6 +422,7 @@ def test_the_page_is_as_wide_as_a_phone(visit: Visit, person_detect: Path) -> No
     visit.page.set_viewport_size({"width": 1400, "height": 900})
 
 
+@pytest.mark.long
 def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.page.fill("#tile [name=ram]", "108K")
@@ -445,6 +446,7 @@ def test_each_of_several_memories_is_drawn(visit: Visit, person_detect: Path, tm
     assert picture.locator("svg.map").count() == 2
 
 
+@pytest.mark.long
 def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, CORTEX_M55)
     archive = zipfile.ZipFile(visit.taken("#export", tmp_path))
@@ -456,6 +458,7 @@ def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, 
     assert {name: archive.read(name) for name in archive.namelist()} == written
 
 
+@pytest.mark.long
 def test_a_smaller_model_is_gone_on_with_and_compared(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.taken("#plan", tmp_path)
@@ -483,7 +486,7 @@ def test_nothing_of_a_model_goes_to_the_network(visit: Visit) -> None:
     assert [request.url for request in visit.requests if request.url.startswith("http")] == []
 
 
-@takes_long
+@pytest.mark.long
 def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: Path) -> None:
     image = tmp_path / "image.tflite"
     image.write_bytes(image_network())
@@ -510,6 +513,7 @@ def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: 
     visit.page.wait_for_selector("#find-error:has-text('did you mean')")
 
 
+@pytest.mark.long
 def test_c_files_are_what_the_command_writes(visit: Visit, corpus: Path, tmp_path: Path) -> None:
     name = "micro_speech_quantized"
     model = corpus / "models" / f"{name}.tflite"
@@ -692,7 +696,7 @@ def in_wasm(browser: Any, address: str, corpus: Path) -> Any:
     return np.load(io.BytesIO(base64.b64decode(packed)))
 
 
-@takes_long
+@pytest.mark.long
 def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
     for name in corpus_models():
         _, outputs = recorded(corpus, name)
@@ -703,7 +707,7 @@ def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
 # --- What is stopped, after which the page loads Python again -------------------------------------------------------
 
 
-@takes_long
+@pytest.mark.long
 def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.page.fill("#tile [name=ram]", "")
@@ -716,7 +720,7 @@ def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     assert "It fits" in visit.page.inner_text("#verdict")
 
 
-@takes_long
+@pytest.mark.long
 def test_a_stopped_fit_shows_the_best_result_so_far(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.choose("nrf52dk")

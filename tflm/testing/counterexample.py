@@ -18,6 +18,9 @@ Item = TypeVar("Item")
 EXAMPLES = 200
 """Examples that a check tries by default."""
 
+PHASES = [Phase.generate, Phase.shrink]
+"""What a check does: it looks for an example that fails, and makes it smaller."""
+
 
 def check_examples(
     strategy: st.SearchStrategy[Example],
@@ -55,14 +58,14 @@ def check_examples(
         database=None,
         deadline=None,
         derandomize=True,
-        phases=(Phase.generate, Phase.shrink),
+        phases=PHASES,
         suppress_health_check=list(HealthCheck),
     )
     smallest = next((example for example in first if fails(example)), None)
     with suppress(NoSuchExample, Flaky):
         if smallest is None:
             smallest = find(strategy, fails, settings=profile)
-    while smallest is not None:
+    while smallest is not None and Phase.shrink in PHASES:
         smallest = next((example for example in smaller(smallest) if fails(example)), None)
     if failures:
         raise CheckFailed(failures[-1].invariant, failures[-1].counterexample)
