@@ -203,7 +203,7 @@ history: $(TESTING)
 # TFLM_TREE is a checkout with its downloads, STM32 a folder with ST's repositories; what is not named is skipped.
 projects: $(TESTING)
 	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_projects.py \
-	tests/test_project_verdicts.py tests/test_emulated_memories.py
+	tests/test_project_verdicts.py tests/test_emulated_memories.py tests/test_audio_example.py
 
 # ST's repository is in the folder STM32. An hour or two, most of it for TFLM's libraries in build/projects.
 devices: $(TESTING)
