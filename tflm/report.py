@@ -103,6 +103,11 @@ class Table:
         columns = {figure.label: figure.column for figure in shown}
         return cls(title, columns, ([figure.cell(record) for figure in shown] for record in records))
 
+    @classmethod
+    def of_changes(cls, rows: Iterable[tuple[str, Any, Any]]) -> Table:
+        """A table of figures before and after a change: label, and both values."""
+        return cls("", {"": TEXT, "before": NUMBER, "after": NUMBER}, rows)
+
     def html(self) -> str:
         """The table as HTML, nothing shortened."""
         sides = ["right" if column is Column.NUMBER else "left" for column in self.columns.values()]

@@ -15,6 +15,7 @@ from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
 from tflm.report import Report
 from tflm.rewriting.compression import CompressedModel
 from tflm.rewriting.compression.compression_report import shown
+from tflm.runtime.micro_measurement_report import change_figures
 from tflm.schema.model import Model
 
 
@@ -113,12 +114,7 @@ def compression_figures(
         "file_bytes_before": compressed.file_bytes_before,
         "file_bytes": len(compressed.data),
         "firmware_flash_change_bytes": flash_change,
-        "minimum_arena_bytes_before": compressed.minimum_arena_bytes_before,
-        "minimum_arena_bytes": compressed.minimum_arena_bytes,
-        "head_bytes_before": compressed.before.head_bytes,
-        "head_bytes": compressed.after.head_bytes,
-        "tail_bytes_before": compressed.before.tail_bytes,
-        "tail_bytes": compressed.after.tail_bytes,
+        **change_figures(compressed.before, compressed.after),
         "decompression_memory_bytes": compressed.decompression_memory,
         "tensors": list(compressed.tensors),
         "decoding_instructions": None if cost is None else list(cost.by_tensor),

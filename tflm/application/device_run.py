@@ -23,7 +23,7 @@ from tflm.errors import FirmwareError
 from tflm.evaluation.runner import inputs_of
 from tflm.firmware.calibration import Calibration
 from tflm.firmware.instructions import Estimate, estimate
-from tflm.report import NAME, NUMBER, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, Figure, Report, Table, with_thousands
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -163,20 +163,18 @@ def run_report(run: DeviceRun) -> Report:
         lines.append(("stack", with_thousands(facts.stack_used_bytes)))
     if facts.heap_free_bytes is not None:
         lines.append(("free heap", with_thousands(facts.heap_free_bytes)))
-    columns = {"#": NUMBER, "operator": NAME, "us": NUMBER, "estimated cycles": NUMBER}
-    rows = [
-        (
-            each.operator_index,
-            each.operator,
-            "" if each.microseconds is None else f"{each.microseconds:,.1f}",
-            "" if each.estimated_cycles is None else f"{each.estimated_cycles:,}",
-        )
-        for each in run.operators
-    ]
+    operators = Table.of(
+        "",
+        run.operators,
+        Figure("#", NUMBER, "operator_index"),
+        Figure("operator", NAME, "operator"),
+        Figure("us", NUMBER, "microseconds", ",.1f"),
+        Figure("estimated cycles", NUMBER, "estimated_cycles"),
+    )
     return Report(
         verdict_line(verdict, run.machine),
         lines,
-        [Table("", columns, rows)],
+        [operators],
         [*verdict.documented, *wrong_lines(run), *overflow_lines(run)],
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Table
+from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Figure, Table
 
 Real = npt.NDArray[np.float64]
 
@@ -55,15 +55,12 @@ def first_beyond(differences: list[Difference], tolerance: float) -> Difference 
 
 def difference_table(title: str, differences: list[Difference]) -> Table:
     """Return a table with a row for each tensor."""
-    columns = {"operator": TEXT, "tensor": NAME, "largest error": NUMBER, "relative": NUMBER, "SNR dB": NUMBER}
-    rows = (
-        (
-            d.operator,
-            d.tensor,
-            f"{d.largest_error:.6g}",
-            "" if d.relative_error is None else f"{d.relative_error:.2%}",
-            "equal" if d.snr_db is None else f"{d.snr_db:.1f}",
-        )
-        for d in differences
+    return Table.of(
+        title,
+        differences,
+        Figure("operator", TEXT, "operator"),
+        Figure("tensor", NAME, "tensor"),
+        Figure("largest error", NUMBER, "largest_error", ".6g"),
+        Figure("relative", NUMBER, "relative_error", ".2%"),
+        Figure("SNR dB", NUMBER, lambda each: "equal" if each.snr_db is None else f"{each.snr_db:.1f}"),
     )
-    return Table(title, columns, rows)

@@ -20,7 +20,7 @@ from tflm.compiler.calls import is_free_threaded, obstacle
 from tflm.delegates import COMPILED_VARIABLE
 from tflm.errors import ArgumentError
 from tflm.release import DISTRIBUTION, TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL, project_url
-from tflm.report import TEXT, Report, Table, printable
+from tflm.report import TEXT, Figure, Report, Table, printable
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, SoftmaxOptions, TensorType
@@ -241,8 +241,8 @@ def doctor_figures(checks: list[Check]) -> dict[str, Any]:
 
 def doctor_report(checks: list[Check]) -> Report:
     """Return a table of all checks, and what to do."""
-    rows = [(check.name, check.status, check.found) for check in checks]
-    table = Table("", {"part": TEXT, "status": TEXT, "found": TEXT}, rows)
+    shown = Figure("part", TEXT, "name"), Figure("status", TEXT, "status"), Figure("found", TEXT, "found")
+    table = Table.of("", checks, *shown)
     notes = [f"{check.name}: {check.fix}" for check in checks if check.status == "problem"]
     return Report("tflm doctor", [], [table], notes or ["nothing to fix"])
 

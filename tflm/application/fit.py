@@ -36,7 +36,7 @@ from tflm.memory.several_memories import Memory
 from tflm.planning import MemoriesPlan
 from tflm.planning import plan as tflm_plan
 from tflm.releases import Releases
-from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, short_size, with_thousands
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
@@ -285,11 +285,16 @@ def _fits_easily(chosen: Candidate) -> bool:
 
 def fit_report(found: Fit, name: str) -> Report:
     """Report what every step saved and costs."""
-    columns = {"tried": TEXT, "kernels": TEXT, "smallest arena": NUMBER, "saved": NUMBER, "costs": TEXT, "fits": TEXT}
-    rows = [
-        [step.name, step.kernels, _size(step), step.saved_bytes, _costs(step), _fits(step, found)]
-        for step in found.steps
-    ]
+    steps = Table.of(
+        "",
+        found.steps,
+        Figure("tried", TEXT, "name"),
+        Figure("kernels", TEXT, "kernels"),
+        Figure("smallest arena", NUMBER, _size),
+        Figure("saved", NUMBER, lambda step: step.saved_bytes),
+        Figure("costs", TEXT, _costs),
+        Figure("fits", TEXT, lambda step: _fits(step, found)),
+    )
     facts = [
         ("board", f"{found.board.name}: {found.board.description}"),
         ("RAM", ", ".join(f"{bank.name} {short_size(bank.bytes)}" for bank in found.board.ram)),
@@ -307,7 +312,7 @@ def fit_report(found: Fit, name: str) -> Report:
         notes.append(f"as C without an interpreter it takes {sizes}: {compile_command('MODEL', found.compiled)}")
     if found.boards:
         notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
-    tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found, found.plan))]
+    tables = [steps, memories_table(board_uses(found.model, found.found, found.plan))]
     if found.plan is not None:
         tables.append(rivals_table(found.plan))
     notes += heap_notes(found.found)

@@ -9,7 +9,7 @@ from tflm.application.machine import Machine
 from tflm.errors import TflmError
 from tflm.firmware.board_budget import BoardBudget
 from tflm.firmware.flash import Flash, OperatorFlash, flash
-from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.schema.model import Model
 
 
@@ -43,9 +43,14 @@ def budget_figures(budget: BoardBudget) -> dict[str, Any]:
 
 
 def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:
-    columns = {"operator": NAME, "own bytes": NUMBER, "shared bytes": NUMBER, "shared with": TEXT}
-    rows = ((op.operator, op.own_bytes, op.shared_bytes, _others(op, len(operators))) for op in operators)
-    return Table("", columns, rows)
+    return Table.of(
+        "",
+        operators,
+        Figure("operator", NAME, "operator"),
+        Figure("own bytes", NUMBER, "own_bytes"),
+        Figure("shared bytes", NUMBER, "shared_bytes"),
+        Figure("shared with", TEXT, lambda operator: _others(operator, len(operators))),
+    )
 
 
 def _others(operator: OperatorFlash, count: int) -> str:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
+from tflm.evaluation.signal import SIGNAL_FIGURES
 from tflm.firmware.board_report import finding_figures
 from tflm.quantization import QuantizedModel
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.schema.model import Model
 
 REJECTED = "rejected by the kernel library"
@@ -100,14 +101,7 @@ def _float_table(found: QuantizedModel) -> Table:
 
 
 def _worst_table(found: QuantizedModel) -> Table:
-    return Table.of(
-        "Operators that lose most",
-        found.worst(),
-        Figure("operator", TEXT, "operator"),
-        Figure("tensor", NAME, "tensor"),
-        Figure("signal to noise", NUMBER, lambda loss: f"{loss.decibels:.1f} dB"),
-        Figure("lost", NUMBER, lambda loss: f"{loss.lost:.1f} dB"),
-    )
+    return Table.of("Operators that lose most", found.worst(), *SIGNAL_FIGURES)
 
 
 def _alternatives_table(found: QuantizedModel) -> Table:

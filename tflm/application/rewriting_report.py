@@ -18,6 +18,7 @@ from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Report, with_thousands
 from tflm.rewriting import TiledModel
 from tflm.rewriting.tiling_report import shown
+from tflm.runtime.micro_measurement_report import change_figures
 from tflm.schedule.band_search import Progress
 from tflm.schema.model import Model
 
@@ -110,12 +111,7 @@ def tile_figures(path: Path, tiled: TiledModel, where: Placed) -> Any:
         "target": tiled.after.target.name,
         "release": tiled.after.kernels.release.name,
         "gains": tiled.gains,
-        "minimum_arena_bytes_before": tiled.minimum_arena_bytes_before,
-        "minimum_arena_bytes": tiled.minimum_arena_bytes,
-        "head_bytes_before": tiled.before.head_bytes,
-        "head_bytes": tiled.after.head_bytes,
-        "tail_bytes_before": tiled.before.tail_bytes,
-        "tail_bytes": tiled.after.tail_bytes,
+        **change_figures(tiled.before, tiled.after),
         "file_bytes_before": tiled.file_bytes_before,
         "file_bytes": len(tiled.data),
         "extra_macs": tiled.extra_macs,

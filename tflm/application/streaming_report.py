@@ -8,7 +8,7 @@ from typing import Any
 from tflm.application.evaluation_report import difference_figures
 from tflm.application.machine import Machine
 from tflm.evaluation import Evaluation
-from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.rewriting.streaming import StreamedModel
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
@@ -30,6 +30,17 @@ def streaming_figures(
     }
     difference = {} if compared is None else {"samples": compared.count, **difference_figures(compared)}
     return {"model": path, **figures, **arenas, "layers": streamed.layers, **difference}
+
+
+LAYER_FIGURES = (
+    Figure("", NUMBER, "index"),
+    Figure("operator", TEXT, "operator"),
+    Figure("rows", NUMBER, "rows"),
+    Figure("computed", NUMBER, "computed"),
+    Figure("kept", NUMBER, "kept"),
+    Figure("new", NUMBER, "moved"),
+)
+"""The columns of a table of layers."""
 
 
 def streaming_report(
@@ -81,14 +92,7 @@ def streaming_report(
         ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
         ("  tail, with the state", before.tail_bytes, after.tail_bytes),
     ]
-    layers = [
-        (layer.index, layer.operator, layer.rows, layer.computed, layer.kept, layer.moved) for layer in streamed.layers
-    ]
-    columns = {"": NUMBER, "operator": TEXT, "rows": NUMBER, "computed": NUMBER, "kept": NUMBER, "new": NUMBER}
-    tables = [
-        Table("", {"": TEXT, "before": NUMBER, "after": NUMBER}, rows),
-        Table("Rows along time in an invoke", columns, layers),
-    ]
+    tables = [Table.of_changes(rows), Table.of("Rows along time in an invoke", streamed.layers, *LAYER_FIGURES)]
     if compared is not None:
         tables += compared.tables()
     return Report(f"{name} on {machine.target.name}", facts, tables, notes)

@@ -10,7 +10,7 @@ from tflm.application.errors import OptionError
 from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson
 from tflm.releases import NAMES_MOVED, TODAY, Distribution, distributions, history
-from tflm.report import NAME, TEXT, Report, Table
+from tflm.report import NAME, TEXT, Figure, Report, Table
 
 
 def releases(
@@ -41,27 +41,25 @@ def releases(
 
 
 def _report(shown: list[Distribution]) -> Report:
-    columns = {
-        "name": NAME,
-        "version": TEXT,
-        "of": TEXT,
-        "TFLM": TEXT,
-        "of ": TEXT,
-        "static memory": TEXT,
-        "kernels": TEXT,
-    }
-    first, last = history()[0], history()[-1]
     dates = dict(history())
     words = {True: "yes", False: "no", None: "as the project says"}
-    rows = (
-        (v.name, v.version, v.date, v.commit, dates[v.commit], words[v.static_memory], v.kernels or "its own")
-        for v in shown
+    table = Table.of(
+        "",
+        shown,
+        Figure("name", NAME, "name"),
+        Figure("version", TEXT, "version"),
+        Figure("of", TEXT, "date"),
+        Figure("TFLM", TEXT, "commit"),
+        Figure("of ", TEXT, lambda version: dates[version.commit]),
+        Figure("static memory", TEXT, lambda version: words[version.static_memory]),
+        Figure("kernels", TEXT, lambda version: version.kernels or "its own"),
     )
+    first, last = history()[0], history()[-1]
     note = (
         f"--tflm takes a name with a version, a commit of TFLM's main branch ({first.hash} of {first.date} to "
         f"{last.hash} of {last.date}), or a day; without it, it is {TODAY.name}"
     )
-    return Report("", [], [Table("", columns, rows)], [note, NAMES_MOVED])
+    return Report("", [], [table], [note, NAMES_MOVED])
 
 
 def _figures(version: Distribution) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tflm.evaluation.metrics import Classification, Difference, classification, 
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Job, Runnable, Runner
 from tflm.evaluation.samples import DataSet, data_set
-from tflm.evaluation.signal import SignalLoss, signal_losses
+from tflm.evaluation.signal import SIGNAL_FIGURES, SignalLoss, signal_losses
 from tflm.evaluation.workers import default_workers, outcomes
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NAME, NUMBER, TEXT, Table
@@ -101,9 +101,7 @@ class Evaluation:
     def _signal(self) -> Table | None:
         if not self.signal:
             return None
-        columns = {"operator": NAME, "tensor": NAME, "signal to noise": NUMBER, "lost": NUMBER}
-        rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in self.signal]
-        return Table("Signal loss compared with the reference", columns, rows)
+        return Table.of("Signal loss compared with the reference", self.signal, *SIGNAL_FIGURES)
 
     def _repr_html_(self) -> str:
         return "".join(table.html() for table in self.tables())

@@ -14,7 +14,7 @@ from tflm.evaluation.fitting import units_of
 from tflm.evaluation.runner import Runner, inputs_of
 from tflm.evaluation.samples import DataSet, Sample
 from tflm.memory.tensor import TfLiteTensor
-from tflm.report import AnyFloat
+from tflm.report import NAME, NUMBER, AnyFloat, Figure
 from tflm.schema.model import Model
 
 
@@ -32,6 +32,15 @@ class SignalLoss(NamedTuple):
     tensor: str
     decibels: AnyFloat
     lost: AnyFloat
+
+
+SIGNAL_FIGURES = (
+    Figure("operator", NAME, "operator"),
+    Figure("tensor", NAME, "tensor"),
+    Figure("signal to noise", NUMBER, lambda loss: f"{loss.decibels:.1f} dB"),
+    Figure("lost", NUMBER, lambda loss: f"{loss.lost:.1f} dB"),
+)
+"""The columns of a table of losses."""
 
 
 def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> list[SignalLoss]:

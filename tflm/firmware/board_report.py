@@ -10,7 +10,7 @@ from tflm.firmware.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Plac
 from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.releases import TODAY
-from tflm.report import NUMBER, TEXT, Report, Table
+from tflm.report import NUMBER, TEXT, Figure, Report, Table
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
 
@@ -147,9 +147,13 @@ def concerns_line(findings: Sequence[DeviceFinding]) -> str:
 
 def findings_report(name: str, measured_for: str, findings: Sequence[DeviceFinding]) -> Report:
     """Report what behaves differently on a device."""
-    columns = {"operator": TEXT, "what": TEXT, "what will happen": TEXT, "what to do": TEXT}
-    rows = ((_place(f), f.effect.value, f.happens, f.advice) for f in findings)
-    tables = [Table("", columns, rows)] if findings else []
+    shown = (
+        Figure("operator", TEXT, _place),
+        Figure("what", TEXT, lambda finding: finding.effect.value),
+        Figure("what will happen", TEXT, "happens"),
+        Figure("what to do", TEXT, "advice"),
+    )
+    tables = [Table.of("", findings, *shown)] if findings else []
     notes = [] if findings else ["all operators are available, and their results are the same as here"]
     if any(finding.shown for finding in findings):
         notes.append("where results differ, MicroInterpreter(..., target=..., kernels=...) returns the device's")

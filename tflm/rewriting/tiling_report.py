@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
-from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
+from tflm.report import Report, Table, with_thousands
 from tflm.rewriting.verification import Verification
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, picture
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, change_rows, picture
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,10 @@ def shown(tiled: TiledModel, name: str = "model") -> Report:
     """The result as a text report."""
     before, after = tiled.before, tiled.after
     rows = [
-        ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
-        ("  head", before.head_bytes, after.head_bytes),
-        ("  tail", before.tail_bytes, after.tail_bytes),
+        *change_rows(before, after),
         ("file", tiled.file_bytes_before, len(tiled.data)),
         ("operators", tiled.operators_before, len(tiled.model.subgraphs[0].operators or ())),
     ]
-    columns = {"": TEXT, "before": NUMBER, "after": NUMBER}
     facts = [("work", f"{tiled.extra_macs:+.1%} multiply-accumulates")] if tiled.stages or tiled.rewrites else []
     facts += [("rewritten", f"{count} {what}") for what, count in tiled.rewrites.items()]
     facts += [("stage", str(stage)) for stage in tiled.stages]
@@ -97,4 +94,4 @@ def shown(tiled: TiledModel, name: str = "model") -> Report:
     notes = []
     if not tiled.gains:
         notes.append(f"found no arena smaller than {with_thousands(before.minimum_arena_bytes)}")
-    return Report(f"{name} on {after.target.name}", facts, [Table("", columns, rows)], notes)
+    return Report(f"{name} on {after.target.name}", facts, [Table.of_changes(rows)], notes)

@@ -20,6 +20,9 @@ BUFFER_KEYS = ("name", "kind", "offset", "bytes", "first_use", "last_use")
 FIGURES = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes", "temp_bytes", "npu_bytes", "steps")
 """Attributes of a measurement that are copied to the figures."""
 
+CHANGES = {"minimum_arena_bytes": "smallest arena", "head_bytes": "  head", "tail_bytes": "  tail"}
+"""Attributes of a measurement that rewriting a model changes, with their labels."""
+
 
 @dataclass(frozen=True)
 class Peak:
@@ -104,6 +107,18 @@ def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
         "peak": {**vars(measured.peak), "buffers": [buffer.name for buffer in measured.peak.buffers]},
         "buffers": [buffer_figures(buffer) for buffer in measured.buffers],
     }
+
+
+def change_figures(before: ArenaMeasurement, after: ArenaMeasurement) -> dict[str, int]:
+    """Return the sizes before and after a change, for a JSON document."""
+    return {
+        name: getattr(measured, key) for key in CHANGES for name, measured in ((f"{key}_before", before), (key, after))
+    }
+
+
+def change_rows(before: ArenaMeasurement, after: ArenaMeasurement) -> list[tuple[str, int, int]]:
+    """Return the rows of `Table.of_changes` for the sizes before and after a change."""
+    return [(label, getattr(before, key), getattr(after, key)) for key, label in CHANGES.items()]
 
 
 def buffer_figures(buffer: Buffer) -> dict[str, Any]:

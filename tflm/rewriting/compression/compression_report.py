@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
-from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
-from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, change_rows
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,8 @@ def shown(
         instructions: instructions to decode each tensor in an inference; None if unknown.
     """
     before, after = compressed.before, compressed.after
-    sizes = [
-        ("file", compressed.file_bytes_before, len(compressed.data)),
-        ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
-        ("  head", before.head_bytes, after.head_bytes),
-        ("  tail", before.tail_bytes, after.tail_bytes),
-    ]
-    tables = [Table("", {"": TEXT, "before": NUMBER, "after": NUMBER}, sizes)]
+    sizes = [("file", compressed.file_bytes_before, len(compressed.data)), *change_rows(before, after)]
+    tables = [Table.of_changes(sizes)]
     title = f"{name} on {after.target.name}"
     if not compressed.tensors:
         within = " within these limits" if is_limited else ""
@@ -121,30 +116,18 @@ def shown(
 def _tensor_table(compressed: CompressedModel, instructions: Sequence[int] | None) -> Table:
     costs = [None] * len(compressed.tensors) if instructions is None else instructions
     has_several = any(tensor.subgraph for tensor in compressed.tensors)
-    columns = {
-        **({"subgraph": NUMBER} if has_several else {}),
-        "read by": NUMBER,
-        "encoding": TEXT,
-        "decoded": NUMBER,
-        "encoded": NUMBER,
-        "flash saved": NUMBER,
-        "RAM added": NUMBER,
-        **({} if instructions is None else {"instructions": NUMBER}),
-        "tensor": NAME,
-    }
-    rows = [
-        (
-            *((tensor.subgraph,) if has_several else ()),
-            ", ".join(map(str, tensor.readers)),
-            tensor.encoding,
-            tensor.decoded_bytes,
-            tensor.encoded_bytes,
-            tensor.saved_bytes,
-            tensor.added_ram_bytes,
-            *(() if cost is None else (cost,)),
-            tensor.name,
-        )
-        for tensor, cost in sorted(zip(compressed.tensors, costs), key=lambda pair: (pair[0].subgraph, pair[0].readers))
-    ]
-    decoding = "" if instructions is None else "; instructions to decode it in an inference"
-    return Table(f"Compressed tensors; RAM of each one alone{decoding}", columns, rows)
+    cost_of = dict(zip(compressed.tensors, costs))
+    return Table.of(
+        "Compressed tensors; RAM of each one alone"
+        + ("" if instructions is None else "; instructions to decode it in an inference"),
+        sorted(compressed.tensors, key=lambda tensor: (tensor.subgraph, tensor.readers)),
+        Figure("subgraph", NUMBER, "subgraph") if has_several else None,
+        Figure("read by", NUMBER, lambda tensor: ", ".join(map(str, tensor.readers))),
+        Figure("encoding", TEXT, "encoding"),
+        Figure("decoded", NUMBER, "decoded_bytes"),
+        Figure("encoded", NUMBER, "encoded_bytes"),
+        Figure("flash saved", NUMBER, "saved_bytes"),
+        Figure("RAM added", NUMBER, "added_ram_bytes"),
+        None if instructions is None else Figure("instructions", NUMBER, cost_of.__getitem__),
+        Figure("tensor", NAME, "name"),
+    )
