@@ -23,6 +23,7 @@ from test_c_source import check as check_results
 
 from tflm.c.binding import BindSteps, BoundModel, bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution, windows_in_place
+from tflm.c.kernels.arithmetic import linear_constants
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import no_kernels
@@ -42,10 +43,11 @@ from tflm.c.state_and_scratch import work_arrays
 from tflm.compiler.language import Kernel, Step
 from tflm.errors import TflmError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
-from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
+from tflm.kernels.reference.arithmetic import Addend, Sum
 from tflm.kernels.reference.unidirectional_sequence_lstm import LstmTensors
 from tflm.kernels.registration import Registration
 from tflm.schema.enums import TensorType
@@ -320,6 +322,35 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
             assert [clamp(value, found.least, found.most) for value in values] == expected, found.rounding
     stepping = {f"stepped_{shift}" for shift in STEPPED} | {f"corrected_{shift}" for shift in CORRECTED}
     assert seen >= ({"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once"})
+
+
+def test_linear_sums_neither_wrap_nor_differ() -> None:
+    """For all pairs of elements, with scales of inputs that are up to 4000 times the output's, and beyond its reach."""
+    rng = np.random.default_rng(45)
+    elements = np.arange(-128, 128)
+    found = 0
+    for _ in range(16):
+        ratios = np.exp2(rng.uniform(-2, 12, 2))
+        zero_points = rng.choice([-128, -1, 0, 127], 3).tolist()
+        largest = 2 * ratios.max()
+        first, second = (
+            Addend(zero, 20, QuantizedMultiplier.of(each / largest)) for zero, each in zip(zero_points[:2], ratios)
+        )
+        output = OutputStage.whole(zero_points[2], np.int8)
+        combine = np.add if rng.random() < 0.5 else np.subtract
+        sums = Sum(first, second, combine, Requantization(QuantizedMultiplier.of(largest / (1 << 20)), output))
+        constants = linear_constants(sums)
+        if constants is None:
+            continue
+        found += 1
+        factor1, factor2, addend, shift = constants
+        products = elements[:, np.newaxis] * factor1 + elements * factor2
+        totals = products + addend
+        for each in (products, totals, totals + (128 << shift)):
+            np.testing.assert_array_equal(each, each.astype(np.int32))
+        expected = sums(elements[:, np.newaxis], elements[np.newaxis])
+        np.testing.assert_array_equal((totals >> shift).clip(-128, 127), expected)
+    assert found > 4
 
 
 START = """\

@@ -201,7 +201,7 @@ def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
     if op.combine is np.subtract:
         slopes[1] = -slopes[1]
     for shift in range(HIGHEST_SHIFT, LEAST_SHIFT, -1):
-        if (sum(map(abs, slopes)) * 128 + 512) * 2.0**shift >= 1 << 31:
+        if sum(map(abs, slopes)) * 128 * 2.0**shift >= 1 << 31:
             continue
         for nearby in NEARBY:
             factor1, factor2 = (round(slope * 2.0**shift) + each for slope, each in zip(slopes, nearby))
@@ -210,8 +210,16 @@ def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
             end = int((((outputs + 1) << shift) - products).min(initial=FAR, where=is_below))
             if low < end:
                 addend = max(low, min(end - 1, 0)) if -FAR in (low, -end) else (low + end) // 2
+                if not _fits_int32(products, addend, addend + (128 << shift)):
+                    break
                 return factor1, factor2, addend, shift
     return None
+
+
+def _fits_int32(products: npt.NDArray[np.int64], *addends: int) -> bool:
+    """Whether no sum wraps: of products of the inputs alone, and with each addend."""
+    least, most = int(products.min()) + min(0, *addends), int(products.max()) + max(0, *addends)
+    return least >= -(1 << 31) and most < 1 << 31
 
 
 FAR = 1 << 40
