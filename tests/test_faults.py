@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import fault_plugin
 import pytest
 from fault_recorder import RECORD, functions_of
 from fault_sites import Fault, applied, faults
+from faults import TESTS_OF_A_FUNCTION, fastest, function_at, functions, packages, selected
 from faults import Test as Entry
-from faults import function_at, functions, packages, selected
 
 from tflm.compiler.calls import is_available
 from tflm.targets import align_down, align_up
@@ -131,6 +134,20 @@ def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_ti
     assert selected(tests, "m.py", "f", 4) == [ordered[0], ordered[1], ordered[3]]
     assert selected(tests, "m.py", "", 10) == ["b.py::other", *ordered[:2]]
     assert selected(tests, "o.py", "f", 10) == []
+
+
+def test_the_fastest_tests_of_each_function_are_kept() -> None:
+    many = {f"a.py::t[{i}]": Entry(100 - i, frozenset({"m.py:f"})) for i in range(TESTS_OF_A_FUNCTION + 2)}
+    kept = fastest({**many, "a.py::slowest": Entry(200, frozenset({"m.py:f", "m.py:g"}))})
+    assert kept.pop("a.py::slowest") == (200, ["m.py:g"])
+    assert sorted(kept) == sorted(list(many)[2:])
+
+
+def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fault_plugin, "recorder", object())
+    items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(9)), "c[0]", "c[1]"]]
+    fault_plugin.pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items] == ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]"]
 
 
 RECORDED = """

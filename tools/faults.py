@@ -8,9 +8,9 @@ the function with the fault, then those that run others of its module, the cheap
 counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than the
 floor.
 
-Which test runs which functions is recorded in a first run of all tests, which takes some minutes, and kept: only files
-of tests that have changed are recorded again (`--fresh` records all). Tests that fail without a fault are left out, and
-named.
+Which test runs which functions is recorded in a first run of the tests, with three cases of each test function, which
+takes some minutes, and kept: only files of tests that have changed are recorded again (`--fresh` records all). Tests
+that fail while they are recorded are left out, and named.
 
 Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
 kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
@@ -50,7 +50,10 @@ PYODIDE = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 FILES_AT_A_TIME = 8
 """Number of test files recorded at once; an interruption loses these."""
 
-PATIENCE_SECONDS, PATIENCE_FACTOR = 120.0, 6.0
+TESTS_OF_A_FUNCTION = 8
+"""The fastest tests of a file that are kept for a function; a fault runs some of them."""
+
+PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 6.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
 
 
@@ -158,7 +161,7 @@ def recorded(tree: Tree, files: list[str], jobs: int, fresh: bool) -> dict[str, 
         tests = _record(tree, jobs, some)
         for file in some:
             of_file = {test: entry for test, entry in tests.items() if test.split("::")[0] == file}
-            known[file] = {"digest": digests[file], "tests": of_file}
+            known[file] = {"digest": digests[file], "tests": fastest(of_file)}
         kept.write_text(json.dumps(known))
     return {
         name: Test(seconds, frozenset(functions))
@@ -167,7 +170,7 @@ def recorded(tree: Tree, files: list[str], jobs: int, fresh: bool) -> dict[str, 
     }
 
 
-def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, tuple[float, list[str]]]:
+def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, Test]:
     folder = WORK / "record"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -186,20 +189,24 @@ def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, tuple[float, l
                 outcomes[test].add(outcome)
             else:
                 lines[test].add(line)
-    failed = _failing(tree, [test for test in outcomes if "failed" in outcomes[test]])
+    for test in sorted(test for test in outcomes if "failed" in outcomes[test]):
+        print(f"left out, fails without a fault: {test}", file=sys.stderr, flush=True)
     names = _Names()
-    usable = [test for test in outcomes if test not in failed and "skipped" not in outcomes[test]]
-    return {test: (seconds[test], sorted({names.of(line) for line in lines[test]})) for test in usable}
+    usable = [test for test in outcomes if outcomes[test] == {"passed"}]
+    return {test: Test(seconds[test], frozenset(map(names.of, lines[test]))) for test in usable}
 
 
-def _failing(tree: Tree, tests: list[str]) -> set[str]:
-    """The tests that also fail without the recorder."""
-    failing = set()
-    for test in tests:
-        if _run(tree, [test], None):
-            failing.add(test)
-            print(f"left out, fails without a fault: {test}", file=sys.stderr, flush=True)
-    return failing
+def fastest(tests: dict[str, Test]) -> dict[str, tuple[float, list[str]]]:
+    """The tests, each with the functions of which it is one of the fastest tests."""
+    found: dict[str, tuple[float, list[str]]] = {}
+    counts: dict[str, int] = defaultdict(int)
+    for name, test in sorted(tests.items(), key=lambda item: item[1].seconds):
+        some = sorted(function for function in test.functions if counts[function] < TESTS_OF_A_FUNCTION)
+        for function in some:
+            counts[function] += 1
+        if some:
+            found[name] = (test.seconds, some)
+    return found
 
 
 class _Names:
@@ -302,7 +309,7 @@ def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: 
     if not chosen:
         return Verdict(path, fault, 0, False)
     shutil.rmtree(tree.folder / "cache", ignore_errors=True)
-    shutil.copytree(WORK / "tree" / "cache", tree.folder / "cache")
+    shutil.copytree(WORK / "tree" / "cache", tree.folder / "cache", copy_function=os.link)
     try:
         module.write_text(applied(source, fault), encoding="utf-8")
         for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
@@ -326,12 +333,10 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Count how many single-line faults the tests catch.")
     parser.add_argument("--package", action="append", choices=packages(), help="a package to try; default: all")
-    parser.add_argument("--count", type=int, default=20, help="faults for each package; default: %(default)s")
+    parser.add_argument("--count", type=int, default=5, help="faults for each package; default: %(default)s")
     parser.add_argument("--seed", type=int, default=None, help="which faults; default: by the clock, and printed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time; default: %(default)s")
-    parser.add_argument(
-        "--seconds", type=float, default=120.0, help="tests for a fault; default: %(default)g s of them"
-    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="tests for a fault; default: %(default)g s of them")
     parser.add_argument("--floor", type=float, default=85.0, help="percent to catch; default: %(default)g")
     parser.add_argument("--tests", nargs="+", metavar="FILE", help="files of tests to use; default: all")
     parser.add_argument("--fresh", action="store_true", help="record again which functions the tests run")
