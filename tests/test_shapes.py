@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 from pathlib import Path
@@ -16,11 +17,12 @@ from test_cli import figures, run
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.rewriting.resizing import resized, with_main_subgraph
+from tflm.rewriting.resizing import SUBGRAPH_INDICES, resized, with_main_subgraph
 from tflm.schema import (
     AddOptions,
     BatchMatMulOptions,
     BuiltinOperator,
+    CallOnceOptions,
     ConcatenationOptions,
     Conv2DOptions,
     DepthToSpaceOptions,
@@ -41,9 +43,12 @@ from tflm.schema import (
     SVDFOptions,
     TensorType,
     UnpackOptions,
+    WhileOptions,
+    options,
     read_model,
     write_model,
 )
+from tflm.schema.offline_plan import METADATA_NAME
 from tflm.testing.operators import OPERATORS
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None
@@ -171,6 +176,63 @@ def test_another_subgraph_can_be_the_one_that_runs() -> None:
     assert [part.name for part in moved.subgraphs] == ["same", "negative", "main"]
     (operator,) = moved.subgraphs[2].operators or ()
     assert operator.builtin_options == IfOptions(then_subgraph_index=1, else_subgraph_index=0)
+
+
+def four_subgraphs() -> tflm.Model:
+    """A model whose first subgraph calls the others, with a signature and a plan."""
+    builder = ModelBuilder()
+    main = builder.subgraph("main")
+    x, y, z = (main.tensor(name, (1,), TensorType.BOOL) for name in "xyz")
+    main.table.inputs = (x,)
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=3))
+    main.operator(BuiltinOperator.IF, [x, x], [y], IfOptions(then_subgraph_index=1, else_subgraph_index=2))
+    main.operator(BuiltinOperator.WHILE, [y], [z], WhileOptions(cond_subgraph_index=2, body_subgraph_index=1))
+    main.output(z)
+    for name in ("same", "opposite"):
+        part = builder.subgraph(name)
+        part.input("x", (1,), TensorType.BOOL)
+        part.operator(BuiltinOperator.LOGICAL_NOT, [0], [part.tensor("y", (1,), TensorType.BOOL)])
+        part.output(1 if name == "opposite" else 0)
+    builder.subgraph("first")
+    builder.signature("serve", {"x": x}, {"z": z})
+    builder.signature("other", {"x": 0}, {"y": 1}, subgraph_index=2)
+    return tflm.Model(builder.build())
+
+
+def references(model: tflm.Model) -> list[tuple[str, str | None]]:
+    """What names a subgraph, and the name of that subgraph."""
+    found = [(each.signature_key or "", each.subgraph_index) for each in model.root.signature_defs or ()]
+    for part in model.subgraphs:
+        for number, operator in enumerate(part.operators or ()):
+            values = vars(operator.builtin_options or operator)
+            found += [
+                (f"{part.name} {number} {name}", value)
+                for name, value in values.items()
+                if name.endswith("subgraph_index")
+            ]
+    return sorted((what, model.subgraphs[index].name) for what, index in found)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_every_reference_to_a_subgraph_follows_it(index: int) -> None:
+    model = four_subgraphs()
+    assert len(references(model)) == 7
+    moved = tflm.Model(with_main_subgraph(model, index))
+    assert moved.subgraphs[0].name == model.subgraphs[index].name
+    assert references(moved) == references(model)
+    assert with_main_subgraph(moved, index) == with_main_subgraph(model, 0)
+
+
+def test_the_plan_of_another_main_subgraph_is_dropped() -> None:
+    planned = tflm.plan(four_subgraphs()).model
+    assert planned.metadata(METADATA_NAME)
+    assert tflm.Model(with_main_subgraph(planned, 0)).metadata(METADATA_NAME) is None
+
+
+def test_all_options_that_name_a_subgraph_are_known() -> None:
+    classes = [each for each in vars(options).values() if dataclasses.is_dataclass(each)]
+    names = {field.name for each in classes for field in dataclasses.fields(each)}
+    assert {name for name in names if name.endswith("subgraph_index")} == {*SUBGRAPH_INDICES}
 
 
 @pytest.mark.skipif(not HAS_LITERT, reason="ai-edge-litert is not installed")
