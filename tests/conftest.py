@@ -18,6 +18,7 @@ from oracle import INSTALLED, Oracle
 # The same examples in every run: a change is judged by what it changed, and `make long` looks for what nobody has seen.
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2000)
+settings.register_profile("few", deadline=None, max_examples=8, derandomize=True)
 settings.register_profile("graphs", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("TFLM_HYPOTHESIS", "default"))
 

@@ -8,9 +8,10 @@ the function with the fault, then those that run others of its module, the cheap
 counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than the
 floor.
 
-Which test runs which functions is recorded in a first run of the tests, with three cases of each test function, which
-takes some minutes, and kept: only files of tests that have changed are recorded again (`--fresh` records all). Tests
-that fail while they are recorded are left out, and named.
+Which test runs which functions is recorded in a first run of the tests, with three cases of each test function and
+eight examples of each random test, as many as run for a fault. It takes some minutes, and is kept: only files of tests
+that have changed are recorded again (`--fresh` records all). Tests that fail while they are recorded are left out, and
+named.
 
 Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
 kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
@@ -116,6 +117,7 @@ class Tree:
         variables = {
             **os.environ,
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
+            "TFLM_HYPOTHESIS": "few",
             "TFLM_CORPUS": str(CORPUS),
             "TFLM_PYODIDE": str(PYODIDE),
             "TFLM_CACHE_DIR": str(self.folder / "cache"),
