@@ -16,8 +16,8 @@ from test_compile import check
 import tflm
 from tflm.kernels.reference import decode
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.rewriting.compression.decode_operators import with_decoded
 from tflm.rewriting.compression.encodings import smallest_encoding
+from tflm.rewriting.compression.trials import with_decoded
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding
 from tflm.schema.options import Conv2DOptions, FullyConnectedOptions
 from tflm.targets import align_up

@@ -33,8 +33,8 @@ from tflm.memory import (
 )
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.planning.body_placement import BodyPlacement
+from tflm.planning.head_plan import TimeBudget
 from tflm.planning.minimalloc_csv import read_csv, write_csv
-from tflm.planning.time_budget import TimeBudget
 from tflm.planning.views import Body, Piece, most_alive
 from tflm.testing import buffers, graphs
 
@@ -279,7 +279,7 @@ def test_a_second_heuristic_is_tried_only_where_there_is_time_for_it(
 
 def test_stages_share_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0.0)
-    monkeypatch.setattr("tflm.planning.time_budget.time", clock)
+    monkeypatch.setattr("tflm.planning.head_plan.time", clock)
     planner = OptimalPlanner(time_limit=12)
     budget = TimeBudget(planner, stages=3)
     assert budget.share() == 4

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,7 +17,6 @@ from tflm.application.compiled_fit import (
     compiled_fit_or_none,
     sizes_text,
 )
-from tflm.application.fit_advice import advice, boards_that_would_do
 from tflm.application.fit_search import AS_IT_IS, Candidate, FitSearch, FitStep
 from tflm.application.machine import BUILDS, DEFAULT_RESERVE, Machine
 from tflm.application.memories import board_uses, memories_table
@@ -25,9 +25,9 @@ from tflm.application.projects import project_files, usual_kind
 from tflm.application.projects.compiled import compiled_project_files
 from tflm.application.several_memories import costs_figures, rivals_table
 from tflm.atomic_write import write_files
-from tflm.boards import Board, by_name
+from tflm.boards import Board, boards, by_name
 from tflm.errors import ArgumentError, OperatorError
-from tflm.firmware.board_fit import BoardFit
+from tflm.firmware.board_fit import BoardFit, BoardRefusal, fits_of
 from tflm.firmware.board_report import heap_notes, parts_table, verdict_figures
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of
@@ -35,10 +35,62 @@ from tflm.libraries import KernelLibrary, Kernels
 from tflm.memory.several_memories import Memory
 from tflm.planning import MemoriesPlan
 from tflm.planning import plan as tflm_plan
+from tflm.quantization.outline import estimated_int8_arena
+from tflm.quantization.repairs import is_float
 from tflm.releases import Releases
-from tflm.report import NUMBER, TEXT, Figure, Report, Table, short_size, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, short_size, shortened, with_thousands
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
+
+SUGGESTED_BOARDS = 3
+LONGEST_NAME = 48
+
+
+def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
+    """The boards with the least RAM of their own that a model fits, with their usual kernels and the same reserve.
+
+    Args:
+        smallest: what the model takes of another board.
+        model: the model.
+    """
+    head = sum(buffer.bytes for buffer in smallest.measured.peak.buffers if buffer.kind != "scratch")
+    large_enough = [board for board in boards().values() if max(bank.bytes for bank in board.on_chip_ram) > head]
+    by_ram = sorted(large_enough, key=lambda board: sum(bank.bytes for bank in board.on_chip_ram))
+    fitting = (
+        found.board
+        for found in fits_of(model, by_ram, reserve=smallest.reserve_bytes)
+        if not isinstance(found, BoardRefusal) and found.fits and found.on_chip
+    )
+    yield from itertools.islice(fitting, SUGGESTED_BOARDS)
+
+
+def advice(model: Model, original: BoardFit, smallest: BoardFit) -> Iterator[str]:
+    """Changes that would make a model smaller, but that only its author can make, with figures."""
+    if not smallest.fits_flash:
+        yield f"the file needs {smallest.missing_flash.high:,} B less, or more flash"
+    if is_float(model):
+        yield _int8_advice(model, original)
+    if smallest.fits_ram:
+        return
+    peak = original.measured.peak
+    if peak is None or not peak.buffers:
+        return
+    largest = max(peak.buffers, key=lambda buffer: buffer.bytes)
+    yield (
+        f"memory peaks at operator {peak.operator_index} {peak.operator} with {peak.bytes:,} B: halving the "
+        f"channels of {shortened(largest.name, LONGEST_NAME)!r} saves {largest.bytes // 2:,} B there"
+    )
+
+
+def _int8_advice(model: Model, original: BoardFit) -> str:
+    measured = original.measured
+    arena = estimated_int8_arena(model, target=measured.target, kernels=measured.kernels)
+    needs = "less" if arena is None else f"about {arena:,} B"
+    return (
+        f"as int8 the model would need {needs}, and a quarter of the flash for its weights: "
+        "tflm quantize MODEL --inputs DATA -o int8.tflite"
+    )
+
 
 FIRMWARE = "firmware"
 """Subfolder for the project."""

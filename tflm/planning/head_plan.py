@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,21 +15,44 @@ from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory import (
     ARENA_ALIGNMENT,
-    MemoryPlanner,
     lower_bound_bytes,
     plan_bytes,
 )
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
-from tflm.memory.planner import ask_planner, limited_search, tell_planner
+from tflm.memory.planner import MemoryPlanner, ask_planner, limited_search, tell_planner
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement
-from tflm.planning.in_place import overwritten_inputs
-from tflm.planning.time_budget import TimeBudget
+from tflm.planning.joined_buffers import overwritten_inputs
 from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
 from tflm.schema.model import Model
 from tflm.targets import align_up
+
+
+class TimeBudget:
+    """Divides a time limit among stages: each gets an equal share of the time that is left.
+
+    Args:
+        planner: its time limit, if any, applies to all stages together, from now on.
+        stages: number of stages.
+    """
+
+    def __init__(self, planner: MemoryPlanner, stages: int):
+        self._search = limited_search(planner)
+        seconds = None if self._search is None else self._search.time_limit
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._stages = stages
+
+    def share(self) -> float | None:
+        """The seconds of the next stage; None without a limit."""
+        self._stages, stages = self._stages - 1, self._stages
+        return None if self._end is None else max(0.0, self._end - time.monotonic()) / stages
+
+    def next_stage(self) -> AbstractContextManager[None]:
+        """Set the planner's time limit to the share of the next stage."""
+        seconds = self.share()
+        return nullcontext() if self._search is None else self._search.within(seconds)
 
 
 class HeadPlan(NamedTuple):

@@ -14,12 +14,11 @@ from tflm.libraries.kernel_library import AllowedOverlap, overlap_allowed_by
 from tflm.memory import PLANNERS, MemoryPlanner
 from tflm.memory.planner import limited_search
 from tflm.memory.several_memories import Memory
-from tflm.planning.head_plan import Head, HeadPlan
+from tflm.planning.head_plan import Head, HeadPlan, TimeBudget
 from tflm.planning.improved_model import SeparateMemories
 from tflm.planning.memories_plan import MemoriesOptions, MemoriesPlan, plan_in_memories
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.plan_report import ModelPlan
-from tflm.planning.time_budget import TimeBudget
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import require_planner
 from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas

@@ -6,14 +6,42 @@ from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.projects.arduino import arduino_values
 from tflm.application.projects.bare import qemu_values, stm32_parts, stm32_values
+from tflm.application.projects.build import Build
 from tflm.application.projects.esp_idf import esp_values
 from tflm.application.projects.kind import ONCE, SKETCH, Entry, Kind
 from tflm.application.projects.memories import esp_memory, section, zephyr_memory
 from tflm.application.projects.parts import ids_of
-from tflm.application.projects.pico import PICO_CHIPS, pico_values
 from tflm.application.projects.platformio import platformio_values
-from tflm.application.projects.zephyr import zephyr_values
 from tflm.boards.sdks import ORIGINS
+
+
+def zephyr_values(build: Build) -> dict[str, str]:
+    """Values for the templates of Zephyr."""
+    settings = ["CONFIG_MAIN_STACK_SIZE=8192"]
+    if build.kernels != "reference":
+        settings.insert(0, "CONFIG_TENSORFLOW_LITE_MICRO_CMSIS_NN_KERNELS=y")
+    contained = build.machine.kernels.release.distribution
+    return {
+        "configuration": "\n".join(settings),
+        "zephyr_board": build.ids.zephyr or "BOARD",
+        "zephyr_version": "4.4" if contained is None else contained.version,
+    }
+
+
+PICO_CHIPS = {"RP2040": "pico", "RP2350": "pico2"}
+"""Boards of the Pico SDK, by chip."""
+
+
+def pico_values(build: Build) -> dict[str, str]:
+    """Values for the templates of the Pico SDK.
+
+    Raises:
+        RequestError: the board has another chip.
+    """
+    if build.chip not in PICO_CHIPS:
+        raise RequestError("a project for pico needs a board with an RP2040 or RP2350, such as --board pico")
+    return {"pico_board": build.ids.pico or PICO_CHIPS[build.chip]}
+
 
 CMSIS, ESP = ORIGINS["zephyr"].kernels, ORIGINS["espressif"].kernels
 CMSIS_SIZE = CMSIS | {"cmsis-nn:size"}

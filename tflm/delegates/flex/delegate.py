@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex import families, tensorflow
+from tflm.delegates.flex import (
+    elementwise,
+    images,
+    matrices,
+    neural,
+    quantization,
+    reductions,
+    shapes,
+    spectra,
+    tensorflow,
+)
 from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
 from tflm.delegates.flex.node_def import flex_node
 from tflm.delegates.flex.registry import OPERATORS, Array, bound
@@ -19,7 +29,8 @@ from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import Tensor
 
-assert families.IMPORTED
+FAMILIES = elementwise, images, matrices, neural, quantization, reductions, shapes, spectra
+"""The modules whose import fills the registry."""
 
 
 class FlexDelegate(Delegate):

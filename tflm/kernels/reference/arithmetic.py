@@ -29,9 +29,8 @@ from tflm.kernels.support.activation import (
     fused_activation,
     quantized_activation_range,
 )
-from tflm.kernels.support.broadcasting import MAXIMUM_RANK, require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_symmetric_int16, require_type
-from tflm.kernels.support.elementwise import BinaryFunction, bind_binary
+from tflm.kernels.support.elementwise import MAXIMUM_RANK, BinaryFunction, bind_binary, require_broadcast
 from tflm.kernels.support.precision import SCALES
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES

@@ -16,9 +16,8 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_binary
+from tflm.kernels.support.elementwise import bind_binary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.version_rules import Versions, by_input

@@ -14,8 +14,7 @@ from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs, OpD
 from tflm.kernels.layers.geometry import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers, accumulator_bits
 from tflm.kernels.layers.trailing_output import behind_all_channels
-from tflm.kernels.layers.window_shapes import convolved
-from tflm.kernels.layers.windows import windows
+from tflm.kernels.layers.windows import convolved, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer

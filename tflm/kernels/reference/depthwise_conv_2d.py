@@ -15,8 +15,7 @@ from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs, OpD
 from tflm.kernels.layers.geometry import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.trailing_output import behind_each_channel
-from tflm.kernels.layers.window_shapes import convolved_by_channel
-from tflm.kernels.layers.windows import windows
+from tflm.kernels.layers.windows import convolved_by_channel, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer

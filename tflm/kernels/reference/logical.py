@@ -8,9 +8,8 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_type, unary_tensors
-from tflm.kernels.support.elementwise import BinaryFunction, bind_binary, bind_unary
+from tflm.kernels.support.elementwise import BinaryFunction, bind_binary, bind_unary, require_broadcast
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 TYPES = (TensorType.BOOL,)

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Registration
-from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_type
-from tflm.kernels.support.elementwise import BinaryFunction, bind_binary
+from tflm.kernels.support.elementwise import BinaryFunction, bind_binary, require_broadcast
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.version_rules import BEYOND_FOUR_DIMENSIONS, INT16_ACTIVATIONS, Versions, input_is
 

@@ -26,7 +26,7 @@ from tflm.kernels.layers.geometry import (
     taps,
 )
 from tflm.kernels.layers.trailing_output import behind_each_channel, behind_each_window
-from tflm.kernels.layers.window_shapes import pooled
+from tflm.kernels.layers.windows import pooled
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import Request, TempInput, TempOutput, tensors, writable_dims

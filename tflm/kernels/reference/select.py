@@ -9,8 +9,8 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.shapes import broadcast
-from tflm.kernels.support.broadcasting import RANK_OF_A_SHAPE
 from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_type
+from tflm.kernels.support.elementwise import RANK_OF_A_SHAPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.version_rules import by_input
 from tflm.targets import BOOL, Struct, Until

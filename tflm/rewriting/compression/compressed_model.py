@@ -11,7 +11,6 @@ from tflm.memory import ARENA_ALIGNMENT, OptimalPlanner
 from tflm.planning import plan
 from tflm.releases import Releases
 from tflm.rewriting.compression.compression_report import CompressedModel, CompressedTensor
-from tflm.rewriting.compression.decode_operators import with_decoded
 from tflm.rewriting.compression.encodings import Encoding
 from tflm.rewriting.compression.tensor_choice import (
     Candidate,
@@ -23,7 +22,7 @@ from tflm.rewriting.compression.tensor_choice import (
     most_saved_in,
     options_of,
 )
-from tflm.rewriting.compression.trials import Trials
+from tflm.rewriting.compression.trials import Trials, with_decoded
 from tflm.rewriting.tiled_model import PLAN_STEPS
 from tflm.rewriting.verification import check_tags, require_equal_answers
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
