@@ -262,7 +262,7 @@ class PartCall(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What an invoke does in one piece.
+    """A piece of an invoke: an operator, or the calls of a stage.
 
     Attributes:
         lines: of the code.
@@ -403,7 +403,7 @@ class _Writer:
         return pieces
 
     def _moved(self, move: MovedRows) -> tuple[Pointer, Pointer]:
-        """Where bytes move to, and where they are."""
+        """The target and the source of bytes that move."""
         buffers = self._program.plan.buffers
         return Pointer(buffers[move.target_buffer], move.target), Pointer(buffers[move.buffer], move.source)
 

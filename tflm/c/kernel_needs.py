@@ -88,7 +88,7 @@ class BoundKernels:
         return self._operators[0, operator].lean is not None
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
         return rows_read(self._bound, self._operators[0, operator])
 
     def takes_rows(self, operator: int) -> bool:

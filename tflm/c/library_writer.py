@@ -51,7 +51,7 @@ class LibraryWriter:
         self.structure_bytes = 0
 
     def call(self, call: LibraryCall, operator: int, indent: str) -> Iterator[str]:
-        """The lines of a call by an operator, which returns if it fails."""
+        """The lines of an operator's call; the operator returns if the call fails."""
         local: list[str] = []
         inside = indent + INDENT * any(map(_is_local, call.arguments))
         arguments = [self._argument(argument, local, inside) for argument in call.arguments]

@@ -1,4 +1,4 @@
-"""Which tensors of a compiled model are whole in RAM after a step, so that a device can be compared."""
+"""The tensors of a compiled model that are in RAM as a whole after a step, so that a device can be compared."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def reached_subgraphs(bound: BoundModel) -> list[int]:
 
 
 class _Places:
-    """Where the arrays of a bound model are on the device."""
+    """The places of a bound model's arrays on the device."""
 
     def __init__(self, bound: BoundModel, extra: StateAndScratch, plan: Plan):
         self._bound, self._extra = bound, extra
@@ -221,7 +221,7 @@ class _Places:
         self._work = self._called_work_arrays()
 
     def _whole_tensors(self) -> dict[Any, Pointer]:
-        """Where each tensor is that is all in RAM at once."""
+        """The places of the tensors that are in RAM as a whole."""
         found = {}
         for buffer in self._buffers:
             for (subgraph, i), offset in buffer.tensors:
@@ -333,7 +333,7 @@ class _Places:
         return calls
 
     def pointer(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
-        """Where an array is.
+        """The address of an array.
 
         Args:
             array: it.
@@ -349,7 +349,7 @@ class _Places:
         return place.advanced(offset_in_buffer(array))
 
     def _in_table(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
-        """Where a constant is; all of them stay on the host until the program is complete."""
+        """The address of a constant; all constants stay on the host until the program is complete."""
         key = id(root_of(array)), offset_in_buffer(array), array.shape, array.strides, array.dtype
         if key not in self._constants:
             self._constants[key] = self._new_constant(array, name, operator)

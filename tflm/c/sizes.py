@@ -29,12 +29,12 @@ FRAME_BYTES = 96
 """Stack of NAME_invoke, or of the function of a stage: saved registers, locals and calls in between."""
 
 BYTES_OF_AN_ARGUMENT = 8
-"""Stack of an argument at most; the first four are in registers."""
+"""Maximum stack of an argument; the first four are in registers."""
 
 
 SPECIALIZED = 1.5
-"""Stack of a kernel that is made for the arguments of its only call, as a share of what it takes by itself, at most;
-1.3 was found, on Cortex-M0+."""
+"""Bound of the stack of a kernel that compilers specialize for its only call, relative to the kernel by itself; 1.3 was
+measured, on Cortex-M0+."""
 
 
 class KernelSize(NamedTuple):

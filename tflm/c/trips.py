@@ -181,7 +181,7 @@ class _Function:
                 self._spread([*node.body, *node.orelse], unknown, is_unknown=inside)
 
     def _is_known(self, node: ast.expr | None, unknown: set[str] | None = None) -> bool:
-        """Whether an expression has a value while loops are counted."""
+        """Whether the value of an expression is known while loops are counted."""
         unknown = self._unknown if unknown is None else unknown
         for part in () if node is None else ast.walk(node):
             if isinstance(part, ast.Name) and part.id in unknown:

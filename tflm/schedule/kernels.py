@@ -52,7 +52,7 @@ class Kernels(Protocol):
         """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
@@ -88,7 +88,7 @@ class ReferenceKernels:
         return False
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
         return None
 
     def takes_rows(self, operator: int) -> bool:

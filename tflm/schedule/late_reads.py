@@ -74,7 +74,7 @@ class Reordered:
         return self._kernels.has_lean(self._order[operator])
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """The rows of its inputs that each row of the output of an operator that only copies takes; None for others."""
+        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
         return self._kernels.rows_copied(self._order[operator])
 
     def takes_rows(self, operator: int) -> bool:

@@ -172,7 +172,7 @@ class _Search:
         return None
 
     def smallest(self, ram_bytes: int | None) -> Plan:
-        """The smallest plan that is found, or one that is hardly larger and fits if that one does."""
+        """The smallest plan found, or one with fewer calls that is hardly larger, and fits if the smallest does."""
         best = min(self._variants(()), key=self._size)
         peak = self._stages.lowest_peak()
         for share in SHARES_OF_PEAK:

@@ -121,7 +121,7 @@ def _element_wise(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule 
 
 
 def _extent(shape: tuple[int, ...], axis: int) -> int:
-    """Size of a dimension that is counted from the end; 1 if it is not there."""
+    """Size of a dimension that is counted from the end; 1 if there is no such dimension."""
     return shape[axis] if len(shape) >= -axis else 1
 
 
