@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +77,7 @@ class Case(NamedTuple):
         expected: of y.
         by_channel: whether each channel of the input has weights of its own.
         is_lean: whether windows are read in place.
+        backwards: whether the last window is computed first.
     """
 
     layer: Layer
@@ -86,10 +88,12 @@ class Case(NamedTuple):
     expected: Array
     by_channel: bool
     is_lean: bool = False
+    backwards: bool = False
 
     def bind(self, x: Array, y: Array) -> list[Step] | None:
         """The steps for these tensors."""
-        bind: Any = depthwise_convolution.bind_each if self.by_channel else flat_convolution.bind_windows
+        by_channel = partial(depthwise_convolution.bind_each, backwards=self.backwards)
+        bind: Any = by_channel if self.by_channel else flat_convolution.bind_windows
         bind = windows_in_place.bind_layer if self.is_lean else bind
         return bind(self.layer, self.rows, self.columns, x, y)
 
@@ -213,17 +217,29 @@ def cases(request: pytest.FixtureRequest) -> list[Case]:
     rng = np.random.default_rng([30, request.param])
     cases = [random_case(rng, by_channel=request.param) for _ in range(CASES)]
     cases += edge_cases(rng, by_channel=request.param)
+    if request.param:
+        return [*cases, *backwards(cases)]
     lean = [case._replace(is_lean=True, y=case.y.copy()) for case in cases[: CASES // 2]]
-    return cases if request.param else [*cases, *extreme_cases(rng), *lean]
+    return [*cases, *extreme_cases(rng), *lean]
+
+
+def backwards(cases: Sequence[Case]) -> list[Case]:
+    """The cases whose windows can be computed from the last one on."""
+    return [
+        case._replace(backwards=True, y=case.y.copy())
+        for case in cases
+        if depthwise_convolution.overlap_backwards(case.facts(), (case.rows, case.columns))
+    ]
 
 
 def distances_of(case: Case) -> Iterator[int]:
     """The smallest distances at which its output may begin over its input, and the largest if there is one."""
     kernel = KERNELS["DEPTHWISE_CONV_2D" if case.by_channel else "CONV_2D"]
     overlap = (kernel.lean if case.is_lean and kernel.lean else kernel).overlap
+    overlap = kernel.overlap_backwards if case.backwards else overlap
     assert overlap is not None
     allowed = overlap(case.facts(), (case.rows, case.columns), 0)
-    near = [*allowed[:2], allowed[-1]] if len(allowed[:3]) == 3 else list(allowed)
+    near = [*allowed[:2], *allowed[-2:]] if len(allowed[:3]) == 3 else list(allowed)
     distances = {d for d in near if -case.x.nbytes < d < case.y.nbytes}
     distances |= {0} if 0 in allowed and allowed.stop == FAR and allowed.start == -FAR else set()
     return (distance for distance in distances if distance % case.x.itemsize == 0)

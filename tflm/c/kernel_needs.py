@@ -81,7 +81,18 @@ class BoundKernels:
             if call.windows is not None:
                 sizes = small.scratch_bytes(facts, call.windows), _row_bytes(operator)
                 scratch = tuple(size for size in sizes if size)
-        return CallNeeds(scratch, tuple(NOWHERE if x is None else overlap(i) for i, x in enumerate(facts.inputs)))
+        overlaps, backwards = (
+            () if each is None else tuple(NOWHERE if x is None else each(i) for i, x in enumerate(facts.inputs))
+            for each in (overlap, self._overlap_backwards(operator, call))
+        )
+        return CallNeeds(scratch, overlaps, backwards)
+
+    def _overlap_backwards(self, operator: BoundOperator, call: ShapedCall) -> Callable[[int], range] | None:
+        """Where inputs may begin if the last window is computed first; None for kernels that do not."""
+        small = None if call.lean else small_kernel(operator)
+        if small is None or small.overlap_backwards is None or any(operator.library_calls()):
+            return None
+        return partial(small.overlap_backwards, call.facts, call.windows)
 
     def has_lean(self, operator: int) -> bool:
         """Whether an operator of the first subgraph has slower kernels that can take less RAM."""

@@ -108,7 +108,8 @@ class RowBinder:
         """
         axis = self._axis(operator, call)
         heights = tuple(window and window.rows for window in (*call.inputs, *call.outputs))
-        key = operator.index, axis, heights, call.rows if operator.node.operator in BY_ROWS else None
+        of_rows = call.rows if operator.node.operator in BY_ROWS else None
+        key = operator.index, axis, heights, of_rows, call.backwards
         if key not in self._known:
             self._known[key] = self._bind(operator, call, axis)
         return self._known[key]
@@ -136,7 +137,7 @@ class RowBinder:
         if node.operator in BY_ROWS:
             steps = self._copies(operator, call, inputs, outputs)
         elif axis is not None:
-            part = Part(axis, inputs[0].elements, outputs[0].elements)
+            part = Part(axis, inputs[0].elements, outputs[0].elements, call.backwards)
             steps = KERNELS[node.operator].bind(context, banded, part)
         else:
             steps = bind_small(context, banded, REGISTRATIONS[node.operator])

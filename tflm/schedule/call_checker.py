@@ -221,6 +221,7 @@ class _Calls(SymbolicRun):
         outputs = [self._bytes_of((0, t), x) for t, x in zip(operator.outputs or (), call.outputs) if x is not None]
         scratch = [Place(self._begins[x.buffer], self._plan.buffers[x.buffer].size) for x in call.scratch]
         needs = self._needs(call, operator)
+        overlaps = needs.backwards if call.backwards else needs.overlaps
         if len(scratch) != len(needs.scratch) or any(x.bytes < size for x, size in zip(scratch, needs.scratch)):
             yield f"{name} has {[x.bytes for x in scratch]} bytes of scratch, but needs {list(needs.scratch)}"
         for i, (tensor, region) in enumerate(zip(operator.inputs or (), call.inputs)):
@@ -230,7 +231,7 @@ class _Calls(SymbolicRun):
             if any(read.meets(other) for other in scratch):
                 yield f"{name} writes scratch over {self._tensor((0, tensor))}"
             for output in outputs:
-                is_allowed = len(outputs) == 1 and read.offset - output.offset in needs.overlaps[i]
+                is_allowed = len(outputs) == 1 and read.offset - output.offset in overlaps[i]
                 if read.meets(output) and not is_allowed:
                     yield f"{name} writes its output over {self._tensor((0, tensor))} while it reads it"
         if any(one.meets(other) for one, other in itertools.combinations([*outputs, *scratch], 2)):

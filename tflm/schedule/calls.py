@@ -58,6 +58,7 @@ class Call(NamedTuple):
         overlaps: for each input, how many bytes it may begin behind the output where the two share bytes, in ranges.
         steps: of the invocation that it takes, more than one if it runs subgraphs.
         lean: whether the slower kernels that need less scratch are called.
+        backwards: whether the last window is computed first.
     """
 
     operator: int
@@ -68,6 +69,7 @@ class Call(NamedTuple):
     overlaps: tuple[tuple[range, ...], ...]
     steps: int = 1
     lean: bool = False
+    backwards: bool = False
 
 
 class MovedRows(NamedTuple):

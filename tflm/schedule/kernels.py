@@ -36,10 +36,12 @@ class CallNeeds(NamedTuple):
     Attributes:
         scratch: bytes of buffers that it writes before it reads them.
         overlaps: for each input, how many bytes behind the output it may begin where the two share bytes.
+        backwards: the same where the last window is computed first; empty for kernels that do not.
     """
 
     scratch: tuple[int, ...]
     overlaps: tuple[range, ...]
+    backwards: tuple[range, ...] = ()
 
 
 class Kernels(Protocol):

@@ -205,6 +205,10 @@ class LineBufferCosts:
         saved = (
             shared_bytes(written, self._graph.tensor_bytes(tensor), allowed)
             for place, tensor in dying
-            for allowed in (needs.overlaps[place], *(both_ways(rows) if by_rows and rows is not None else ()))
+            for allowed in (
+                needs.overlaps[place],
+                *needs.backwards[place : place + 1],
+                *(both_ways(rows) if by_rows and rows is not None else ()),
+            )
         )
         return alive - max(saved, default=0)

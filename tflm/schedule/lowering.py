@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflm.kernels import OPAQUE, REGISTRATIONS
-from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
 from tflm.planning.views import Views, last_steps
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
@@ -245,8 +246,8 @@ class Lowering:
         )
 
     def _overlaps(self, index: int, needs: CallNeeds) -> tuple[tuple[range, ...], ...]:
-        """Where the inputs of an operator may begin, if it can run row by row as well."""
-        overlaps: list[tuple[range, ...]] = [(allowed,) for allowed in needs.overlaps]
+        """Where the inputs of an operator may begin, if it can run backwards or row by row as well."""
+        overlaps = list(itertools.zip_longest(needs.overlaps, needs.backwards, fillvalue=NOWHERE))
         operator = None if index in self._lean else self._operators[index]
         if index in self._by_rows and operator is not None and runs_by_rows(operator, needs):
             (place,) = operator.inputs
@@ -261,22 +262,23 @@ class Lowering:
         return replace(self.schedule, calls=calls)
 
     def _split(self, call: Call, locations: Sequence[Location]) -> list[Call]:
-        blocks = self._blocks(call, locations)
-        return [call] if blocks is None else [self._block(call, rows) for rows in blocks]
-
-    def _blocks(self, call: Call, locations: Sequence[Location]) -> list[Rows] | None:
-        """The rows in which an operator has to run; None where it can run as a whole."""
+        """The calls that an operator needs where its buffers are placed: itself, or calls on rows."""
         operator = self._operators[call.operator]
         if operator is None or len(operator.inputs) != 1:
-            return None
+            return [call]
         (place,) = operator.inputs
         input, output = call.inputs[place], call.outputs[0]
         if input is None or output is None:
-            return None
+            return [call]
         (memory, begin), (other, written) = (locations[region.buffer] for region in (input, output))
         begin, written = begin + input.offset, written + output.offset
         apart = memory != other or begin + input.bytes <= written or written + output.bytes <= begin
-        return None if apart or begin - written in call.overlaps[place][0] else blocks_at(operator, begin - written)
+        forwards, backwards, *_ = call.overlaps[place]
+        if apart or begin - written in forwards:
+            return [call]
+        if begin - written in backwards:
+            return [self._block(call, Rows(0, operator.rows))._replace(backwards=True)]
+        return [self._block(call, rows) for rows in blocks_at(operator, begin - written)]
 
     def _block(self, call: Call, rows: Rows) -> Call:
         operator = self._operators[call.operator]

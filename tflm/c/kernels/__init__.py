@@ -30,7 +30,11 @@ KERNELS: Mapping[str, SmallKernel] = {
         SmallKernel(windows_in_place.bind_conv_2d, no_scratch, windows_in_place.overlap, False),
     ),
     "DEPTHWISE_CONV_2D": SmallKernel(
-        depthwise_convolution.bind, depthwise_convolution.scratch_bytes, depthwise_convolution.overlap, True
+        depthwise_convolution.bind,
+        depthwise_convolution.scratch_bytes,
+        depthwise_convolution.overlap,
+        True,
+        overlap_backwards=depthwise_convolution.overlap_backwards,
     ),
     "FULLY_CONNECTED": SmallKernel(
         dense.bind,

@@ -1,7 +1,7 @@
 """DEPTHWISE_CONV_2D on small processors.
 
 Windows of 3 x 3 are taken channel by channel, with the weights of one channel in registers: channel c of the output can
-lie on channel c of the input, a row and a position behind it.
+lie on channel c of the input, a row and a position behind it; or before it, if the last window is computed first.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ class Image(NamedTuple):
     """Windows of 3 x 3 over an image, whose middle row is inside of it.
 
     Attributes:
-        channels: of input and output.
+        step: elements from a column to the next; negative, as those of rows, if the last window is computed first. Rows
+            and columns are then numbered from the last one on.
         run: elements from the begin of a row's windows to that of the first of `rest` others, less than three. Windows
             that have a column outside on the right are none of them; nor is the first one if it has a column outside
             on the left, and columns are taken by two.
         has_left, has_right: whether the first and the last window of a row have a column outside of the image.
         x_step, y_step: elements from a row of outputs to the next.
+        x_first, y_first: elements up to the begin of the first row.
+        channels: of input and output.
         x_rows, x_columns: of the image.
         row_stride, column_stride, rows_before: as in `Axis`.
         y_rows, y_columns: of the output.
@@ -53,13 +56,16 @@ class Image(NamedTuple):
         least, most: of the output.
     """
 
-    channels: int
+    step: int
     run: int
     rest: int
     has_left: int
     has_right: int
     x_step: int
     y_step: int
+    x_first: int
+    y_first: int
+    channels: int
     x_rows: int
     x_columns: int
     row_stride: int
@@ -102,7 +108,7 @@ def rows_of(
     image: Any,
 ) -> None:
     """The rows of `rows_by_one`, for windows any number of columns apart."""
-    channels = image.channels
+    channels = image.step
     w0, w1, w2 = as_int16(pair0), as_int16(pair1), as_int16(pair2)
     w3, w4, w5 = pair0 >> 16, pair1 >> 16, pair2 >> 16
     w6, w7, w8 = as_int16(last01), last01 >> 16, last2
@@ -166,7 +172,7 @@ def rows_by_one(
         left: what the first window's sum begins with, where it has a column outside of the image.
         right: what is added to the last window's sum, where it has one.
     """
-    inner = image.run // image.channels + image.rest - image.has_left
+    inner = image.run // image.step + image.rest - image.has_left
     rows_of(
         rounding,
         clamp,
@@ -186,7 +192,7 @@ def rows_by_one(
         left,
         right,
         inner,
-        image.channels,
+        image.step,
         image,
     )
 
@@ -232,8 +238,8 @@ def rows_by_two(
         shift,
         left,
         right,
-        image.run // (2 * image.channels),
-        2 * image.channels,
+        image.run // (2 * image.step),
+        2 * image.step,
         image,
     )
 
@@ -328,7 +334,7 @@ def rows_of_image(
             left,
             right,
             image.y_columns - image.has_right - image.has_left,
-            image.column_stride * image.channels,
+            image.column_stride * image.step,
             image,
         )
 
@@ -394,12 +400,12 @@ def set_image(
             set_eights(
                 rounding,
                 clamp,
-                int8_from(x, top * x_row + left * image.channels),
+                int8_from(x, top * x_row + left * image.step),
                 weights,
                 table,
-                int8_from(y, (i * image.y_columns + j) * image.channels),
+                int8_from(y, (i * image.y_columns + j) * image.step),
                 x_row,
-                image.channels,
+                image.step,
                 eights,
                 outside,
                 image.zero_point,
@@ -419,8 +425,10 @@ def convolve_3x3(
         table: bias, significand, addend and shift of each channel.
     """
     channels, zero_point = image.channels, image.zero_point
-    x_row = channels * image.x_columns
-    y_row = channels * image.y_columns
+    x_row = image.step * image.x_columns
+    y_row = image.step * image.y_columns
+    x = int8_from(x, image.x_first)
+    y = int8_from(y, image.y_first)
     last = (image.y_rows - 1) * image.row_stride - image.rows_before + TAPS > image.x_rows
     inner = image.y_rows - max(image.rows_before, 0) - last
     together = channels >> 3 if HELIUM_ASSEMBLY else 0
@@ -800,16 +808,22 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     op = node.op_data
     if not constant or op.multiplier is None:
         return None
-    rows, x, y = part_of(part, op.rows, x, y)
+    rows, x, y, backwards = part_of(part, op.rows, x, y)
     by_channel = weights[0].transpose(2, 0, 1)
     layer = layer_of(by_channel[np.newaxis, ..., np.newaxis], bias, op, op.input_zero_point)
     if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
         return flat_convolution.bind_windows(layer, rows, op.columns, x, y)
-    return bind_each(layer, rows, op.columns, x, y)
+    return bind_each(layer, rows, op.columns, x, y, backwards=backwards)
 
 
-def bind_each(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    """The steps of a layer whose output channels each read one input channel; None where 32 bits are too few."""
+def bind_each(
+    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any], *, backwards: bool = False
+) -> list[Step] | None:
+    """The steps of a layer whose output channels each read one input channel; None where 32 bits are too few.
+
+    Args:
+        backwards: whether the last window is computed first, which windows with a kernel of their own allow.
+    """
     scaling = layer.requantizer(x.dtype, y.dtype)
     if scaling is None or 0 in (rows.dilation, columns.dilation):
         return None
@@ -817,18 +831,25 @@ def bind_each(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: n
     limits = {"zero_point": layer.zero_point, "least": scaling.least, "most": scaling.most}
     channels = y.shape[3]
     by_channel = np.ascontiguousarray(layer.weights.reshape(channels, -1), np.int8)
+    step = channels
+    if backwards:
+        rows, columns, step = rows.mirrored, columns.mirrored, -channels
+        by_channel = np.ascontiguousarray(by_channel[:, ::-1], None)
     if has_own_kernel(rows, columns, x.shape[3], channels) and x.dtype == np.int8:
         has_left, has_right = int(columns.before > 0), int(columns.stop > columns.size)
         inner = columns.windows - has_right - has_left * (columns.stride == 2)
         rest = inner % 3 if columns.stride == 1 else 0
         image = Image(
-            channels=channels,
-            run=(inner - rest) * columns.stride * channels,
+            step=step,
+            run=(inner - rest) * columns.stride * step,
             rest=rest,
             has_left=has_left,
             has_right=has_right,
-            x_step=rows.stride * columns.size * channels,
-            y_step=columns.windows * channels,
+            x_step=rows.stride * columns.size * step,
+            y_step=columns.windows * step,
+            x_first=x[0].size - channels if backwards else 0,
+            y_first=y[0].size - channels if backwards else 0,
+            channels=channels,
             x_rows=rows.size,
             x_columns=columns.size,
             row_stride=rows.stride,
@@ -894,6 +915,16 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
     seen = reads < NEVER
     least = int((ends[seen] - reads[seen]).max(initial=1 - rows.size * columns.size))
     return range(least * channels, FAR // channels * channels, channels)
+
+
+def overlap_backwards(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
+    """As `overlap`, where the last window is computed first."""
+    x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
+    if x is None or both is None or x.dims[3] == 1:
+        return NOWHERE
+    rows, columns = both
+    before = overlap(facts, (rows.mirrored, columns.mirrored), input)
+    return range(y.bytes - x.bytes - before[-1], y.bytes - x.bytes - before[0] + 1, before.step) if before else NOWHERE
 
 
 def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:

@@ -266,7 +266,7 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
     op: OpDataConv = node.op_data
     if not constant or op.multiplier is None:
         return None
-    rows, x, y = part_of(part, op.rows, x, y)
+    rows, x, y, _ = part_of(part, op.rows, x, y)
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
     layer = layer_of(by_group, bias, op, op.input_zero_point)

@@ -22,11 +22,13 @@ class Part(NamedTuple):
         rows: windows along the rows that x holds; they begin `before` rows before the first of these.
         x: (batches, rows, columns, channels), at its place in memory.
         y: the same of the rows that are computed.
+        backwards: whether the last window is computed first.
     """
 
     rows: Axis
     x: npt.NDArray[Any]
     y: npt.NDArray[Any]
+    backwards: bool = False
 
 
 Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[Step] | None"]
@@ -44,6 +46,7 @@ class SmallKernel(NamedTuple):
             The range can have a step. None for kernels that are called once, element by element.
         takes_rows: whether a call can compute some rows alone.
         lean: other kernels, which take less of that memory and are slower.
+        overlap_backwards: as `overlap`, of calls that compute the last window first; None if there are none.
     """
 
     bind: Bind
@@ -51,6 +54,7 @@ class SmallKernel(NamedTuple):
     overlap: Callable[[OperatorFacts, Windows | None, int], range] | None
     takes_rows: bool
     lean: SmallKernel | None = None
+    overlap_backwards: Callable[[OperatorFacts, Windows | None, int], range] | None = None
 
 
 def no_kernels(context: KernelContext, node: Node, part: Part | None) -> None:

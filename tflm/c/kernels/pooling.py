@@ -105,7 +105,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
         )
     )
     if part is not None:
-        rows, x, y = part
+        rows, x, y, _ = part
     if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
         return None
     kind = node.operator.partition("_")[0]

@@ -75,6 +75,11 @@ class Axis(NamedTuple):
         return self.start + (self.windows - 1) * self.stride + effective_size(self.taps, self.dilation)
 
     @property
+    def mirrored(self) -> Axis:
+        """The same windows over the image in reverse, from the last one to the first."""
+        return self._replace(before=self.stop - self.size)
+
+    @property
     def leaves_image(self) -> bool:
         """Whether any window reaches beyond the image."""
         return self.start < 0 or self.stop > self.size
