@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tflm.c import source
 from tflm.c.compile import CompiledModel
+from tflm.c.constants import short_lines
 from tflm.c.emitter import FUNCTION, kernels_of
 from tflm.c.header import interfaces
 
@@ -193,7 +194,8 @@ class Emulator:
 def with_counted_calls(model: CompiledModel, text: str) -> str:
     """The C file of a model with marks around each call of a kernel."""
     kernels = kernels_of(model.program)
-    definitions = FUNCTION.sub(f"{model.name.upper()}_CODE ", source.structures(kernels) + source.translate(kernels))
+    code = source.structures(kernels) + source.translate(kernels)
+    definitions = short_lines(FUNCTION.sub(f"{model.name.upper()}_CODE ", code))
     begin = text.index(definitions)
     after = begin + len(definitions)
     marks = "extern void counting_begins(void), counting_ends(void);\n"

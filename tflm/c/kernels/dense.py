@@ -263,7 +263,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
         return bind_vectors(layer, x[0], y[0]) if encoded is None else encoded
     if op.weights_zero_point:
         return None
-    if count < WINDOWS:
+    if x.dtype == np.int16:
         return bind_wide_vectors(layer, x[0], y[0])
     windows = Axis(1, 1, 1), Axis(count, 1, count), x[:, np.newaxis], y[:, np.newaxis]
     encoded = bind_encoded_windows(layer, *windows, stored)
@@ -288,4 +288,4 @@ def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
     assert weights is not None
     depth = weights.dims[-1]
     vectors = facts.outputs[0].elements // max(facts.outputs[0].dims[-1], 1)
-    return scratch_of(depth, x.itemsize) if vectors >= WINDOWS else 0
+    return scratch_of(depth, x.itemsize) if x.itemsize == 1 and vectors >= WINDOWS else 0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import convolution
+from tflm.c.kernels import convolution, windows_in_place
 from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, part_of
 from tflm.c.kernels.dense import CHANNELS, OFFSET, RUN, bind_vectors, words_of
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
@@ -218,9 +218,9 @@ def bind_windows(
         encoded = bind_encoded_windows(layer, rows, columns, x, y, stored)
         if encoded is not None:
             return encoded
-    if not is_one_group:
-        return bind_layer(layer, rows, columns, x, y)
-    is_one_channel = is_flat(rows, columns, x.shape, x.itemsize)
+    if windows_in_place.has_long_runs(columns, layer.weights.shape[4], x.shape, x.itemsize):
+        return windows_in_place.bind_layer(layer, rows, columns, x, y)
+    is_one_channel = is_one_group and is_flat(rows, columns, x.shape, x.itemsize)
     return (_bind_flat if is_one_channel else bind_layer)(layer, rows, columns, x, y)
 
 
@@ -276,8 +276,11 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
     """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
-    if input or x is None or both is None or x.dims[0] != 1:
+    weights = facts.inputs[1]
+    if input or x is None or weights is None or both is None or x.dims[0] != 1:
         return NOWHERE
+    if windows_in_place.has_long_runs(both[1], weights.dims[3], x.dims, x.itemsize):
+        return windows_in_place.overlap(facts, both)
     if not are_vectors(*both, x.itemsize) and not is_flat(*both, x.dims, x.itemsize):
         return convolution.overlap(facts, both)
     reads = first_places(*both)
@@ -294,6 +297,8 @@ def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
     assert x is not None
     assert weights is not None
     assert both is not None
+    if windows_in_place.has_long_runs(both[1], weights.dims[3], x.dims, x.itemsize):
+        return 0
     is_one_group = weights.dims[3] == x.dims[3]
     if is_one_group and (are_vectors(*both, x.itemsize) or is_flat(*both, x.dims, x.itemsize)):
         return 0

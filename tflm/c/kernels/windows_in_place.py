@@ -1,22 +1,28 @@
 """Windows of images times weights, with the windows read where they lie: no memory to hold them in, but more loads.
 
-Elements are multiplied by the weights of four channels at a time.
+Runs of adjacent elements are multiplied as vectors: of 8 bits as in `dense`, of 16 bits as in `wide_windows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.convolution import Layer, layer_of
+from tflm.c.kernels.convolution import Layer, layer_of, packed_weights
+from tflm.c.kernels.dense import OFFSET, RUN, paired_words, sum_of_bytes, sums_of_run
 from tflm.c.kernels.encoded import is_encoded
+from tflm.c.kernels.held_windows import CHANNELS as PAIR
+from tflm.c.kernels.held_windows import DEPTH, both_of
+from tflm.c.kernels.joint_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, upper_sum
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, kernel
+from tflm.c.kernels.wide_windows import sums_of_vector
+from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
+from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
@@ -37,7 +43,8 @@ class Shape(NamedTuple):
         x_step, y_step: elements from a column to the next.
         depth: channels of the input that are read, in one run.
         channels: of the output.
-        zero_point: of the input.
+        runs, run_columns: runs of adjacent elements in a row of a window, a dilation apart, and columns of each.
+        limit: the most elements of 8 bits whose products are added at a time.
         least, most: of the output.
     """
 
@@ -57,52 +64,134 @@ class Shape(NamedTuple):
     y_columns: int
     y_step: int
     channels: int
-    zero_point: int
+    runs: int
+    run_columns: int
+    limit: int
     least: int
     most: int
 
 
+LONG = 16
+"""Elements of a run for which it pays to multiply it by itself."""
+
+PIECES = 3
+"""Of a run: before the image, inside of it, and behind it."""
+
+BEFORE, INSIDE = 0, 1
+
+
+@inlined
+def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
+    """The elements of a piece of the run that begins at a row and a column."""
+    before = min(max(-column, 0), shape.run_columns)
+    if row < 0 or row >= shape.x_rows:
+        before = shape.run_columns
+    inside = max(min(shape.run_columns, shape.x_columns - column), before) - before
+    behind = shape.run_columns - before - inside
+    return (before if piece == BEFORE else inside if piece == INSIDE else behind) * shape.depth
+
+
+@inlined
+def elements_of(x: Int8s, outside: Int8s, piece: int, row: int, column: int, shape: Any) -> Any:
+    """The elements of a piece."""
+    elements = int8_from(outside, 0)
+    if piece == INSIDE:
+        elements = int8_from(x, (row * shape.x_columns + max(column, 0)) * shape.x_step)
+    return elements
+
+
 @kernel
-def convolve_in_place(
-    rounding: Rounding, clamp: Clamp, x: Elements, weights: Int8s, table: Int32s, y: Elements, shape: Shape
+def convolve_runs(
+    rounding: Rounding,
+    clamp: Clamp,
+    x: Int8s,
+    outside: Int8s,
+    weights: Int32s,
+    table: Int32s,
+    y: Int8s,
+    shape: Shape,
 ) -> int:
-    """Windows times weights, with sums of 32 bits. Taps outside of the image are left out.
+    """Windows of an image of 8 bits times weights.
 
     Args:
-        weights: for four channels at a time, those of each element of the windows.
-        table: bias, significand, addend and shift of each channel.
+        outside: a run of elements that are outside of the image.
+        weights: for four channels at a time, those of one run after the other, as `paired_words` returns them.
+        table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
     """
-    depth, zero_point, least, most = shape.depth, shape.zero_point, shape.least, shape.most
-    place = 0
-    for i in range(shape.y_rows):
-        for j in range(shape.y_columns):
-            left = j * shape.column_stride - shape.columns_before
-            of_four, entry = int8_from(weights, 0), int32_from(table, 0)
-            for channel in range(0, shape.channels, CHANNELS):
-                sum0, sum1, sum2, sum3 = entry[0], entry[4], entry[8], entry[12]
-                row = i * shape.row_stride - shape.rows_before
-                for _tap in range(shape.row_taps):
-                    has_row = row >= 0 and row < shape.x_rows
-                    column = left
-                    for _beside in range(shape.column_taps):
-                        if has_row and column >= 0 and column < shape.x_columns:
-                            seen = elements_from(x, (row * shape.x_columns + column) * shape.x_step)
-                            for k in range(depth):
-                                element = seen[k] - zero_point
-                                sum0 += element * of_four[CHANNELS * k]
-                                sum1 += element * of_four[CHANNELS * k + 1]
-                                sum2 += element * of_four[CHANNELS * k + 2]
-                                sum3 += element * of_four[CHANNELS * k + 3]
-                        of_four = int8_from(of_four, CHANNELS * depth)
-                        column += shape.column_dilation
-                    row += shape.row_dilation
-                last = shape.channels - 1
-                y[place + min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
-                y[place + min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
-                y[place + min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
-                y[place + channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
-                entry = int32_from(entry, CHANNELS * CONSTANTS)
-            place += shape.y_step
+    least, most, last = shape.least, shape.most, shape.channels - 1
+    for window in range(shape.y_rows * shape.y_columns):
+        top = window // shape.y_columns * shape.row_stride - shape.rows_before
+        left = window % shape.y_columns * shape.column_stride - shape.columns_before
+        x_sum = 0
+        for row in range(shape.row_taps):
+            for run in range(shape.runs):
+                at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
+                for piece in range(PIECES):
+                    length = length_of(piece, at, column, shape)
+                    if length > 0:
+                        x_sum += sum_of_bytes(elements_of(x, outside, piece, at, column, shape), length)
+        words, entry = int32_from(weights, 0), int32_from(table, 0)
+        for channel in range(0, shape.channels, CHANNELS):
+            sum0, sum1, sum2, sum3 = entry[0] - OFFSET * x_sum, entry[4], entry[8] - OFFSET * x_sum, entry[12]
+            for row in range(shape.row_taps):
+                for run in range(shape.runs):
+                    at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
+                    for piece in range(PIECES):
+                        length = length_of(piece, at, column, shape)
+                        elements = elements_of(x, outside, piece, at, column, shape)
+                        for begin in range(0, length, shape.limit):
+                            count = min(length - begin, shape.limit)
+                            sums03, sums21 = sums_of_run(words, int8_from(elements, begin), count)
+                            sum0 += lower_sum(sums03, WORD_UPPER) - LARGEST_WORD_SUM
+                            sum1 += upper_sum(sums21, WORD_UPPER)
+                            sum2 += lower_sum(sums21, WORD_UPPER) - LARGEST_WORD_SUM
+                            sum3 += upper_sum(sums03, WORD_UPPER)
+                            words = int32_from(words, count)
+            # Channels that are not there are stored in the place of the last one, before it.
+            y[min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
+            y[min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
+            y[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
+            y[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            entry = int32_from(entry, CHANNELS * CONSTANTS)
+        y = int8_from(y, shape.y_step)
+    return DONE
+
+
+@kernel
+def convolve_wide_runs(
+    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, shape: Shape
+) -> int:
+    """Windows of an image of 16 bits times weights. Elements outside of the image are 0.
+
+    Args:
+        weights: for two channels at a time, those of one run after the other, of an even number of elements.
+        table: as of `convolve_runs`.
+    """
+    least, most = shape.least, shape.most
+    length = shape.run_columns * shape.depth
+    for window in range(shape.y_rows * shape.y_columns):
+        top = window // shape.y_columns * shape.row_stride - shape.rows_before
+        left = window % shape.y_columns * shape.column_stride - shape.columns_before
+        of_pair, entry = int8_from(weights, 0), int32_from(table, 0)
+        for channel in range(0, shape.channels, PAIR):
+            sum0, sum1 = entry[0], entry[4]
+            for row in range(shape.row_taps):
+                for run in range(shape.runs):
+                    at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
+                    inside = length_of(INSIDE, at, column, shape)
+                    if inside > 0:
+                        seen = int16_from(x, (at * shape.x_columns + max(column, 0)) * shape.x_step)
+                        first = int8_from(of_pair, PAIR * length_of(BEFORE, at, column, shape))
+                        more0, more1 = both_of(sums_of_vector(seen, first, inside // DEPTH))
+                        if inside & 1:
+                            more0 += seen[inside - 1] * first[PAIR * (inside - 1)]
+                            more1 += seen[inside - 1] * first[PAIR * (inside - 1) + 1]
+                        sum0, sum1 = sum0 + more0, sum1 + more1
+                    of_pair = int8_from(of_pair, PAIR * (length + (length & 1)))
+            y[min(channel + 1, shape.channels - 1)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
+            y[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            entry = int32_from(entry, PAIR * CONSTANTS)
+        y = int16_from(y, shape.y_step)
     return DONE
 
 
@@ -120,22 +209,19 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
 def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
     """The steps that set y to the windows of x times the weights of a layer; arguments as those of `convolution`."""
     scaling = layer.requantizer(x.dtype, y.dtype)
-    # The zero point is taken off elements, so that sums get farther.
-    farthest = (abs(layer.zero_point) - int(np.iinfo(x.dtype).min)) * layer.magnitudes() + abs(layer.bias)
-    if scaling is None or farthest.max() >= 1 << 31:
+    if scaling is None or (x.dtype != np.int8 and layer.zero_point):
         return None
     groups, channels, *_, depth = layer.weights.shape
-    # Elements outside of the image are the zero point, which is taken off the others.
-    biases = layer.zero_point * layer.weights.astype(np.int64).reshape(groups * channels, -1).sum(
-        axis=1, dtype=np.int64
-    )
-    quadruples = -(-channels // CHANNELS)
-    tables = np.zeros((groups, quadruples * CHANNELS, CONSTANTS), np.int32)
+    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
     tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
-    tables[:, :channels, 0] += biases.reshape(groups, channels).astype(np.int32)
-    filled = np.zeros((groups, quadruples * CHANNELS, layer.weights[0, 0].size), np.int8)
-    filled[:, :channels] = layer.weights.reshape(groups, channels, -1)
-    by_four = filled.reshape(groups, quadruples, CHANNELS, -1).transpose(0, 1, 3, 2)
+    runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
+    by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
+    largest = int((by_run + OFFSET).sum(axis=3, dtype=np.int64).max(initial=0))
+    if x.dtype == np.int8:
+        outside = np.full(run_columns * depth, layer.zero_point, np.int8)
+        multiply, weights = partial(convolve_runs.step, outside=outside), [words_of_runs(group) for group in by_run]
+    else:
+        multiply, weights = convolve_wide_runs.step, [pairs_of_runs(group) for group in by_run]
     shape = Shape(
         x_rows=rows.size,
         x_columns=columns.size,
@@ -148,16 +234,18 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         y_columns=columns.windows,
         y_step=y.shape[3],
         channels=channels,
-        zero_point=layer.zero_point,
+        runs=runs,
+        run_columns=run_columns,
+        limit=run_columns * depth if largest < LARGEST_WORD_SUM >> 7 else RUN,
         least=scaling.least,
         most=scaling.most,
     )
     return [
-        convolve_in_place.step(
+        multiply(
             rounding=scaling.rounding,
             clamp=scaling.clamp,
             x=x[batch].reshape(-1)[group * depth :],
-            weights=np.ascontiguousarray(by_four[group], None),
+            weights=weights[group],
             table=tables[group],
             y=y[batch].reshape(-1)[group * channels :],
             shape=shape,
@@ -165,6 +253,33 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         for batch in range(len(x))
         for group in range(groups)
     ]
+
+
+def are_rows_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
+    """Whether a row of a window is one run. Pieces of a run of several columns have a multiple of four bytes.
+
+    Args:
+        depth: channels that a window has.
+        x: (batches, rows, columns, channels).
+        itemsize: of x.
+    """
+    has_pieces = columns.leaves_image and depth * itemsize % 4 != 0
+    return columns.dilation == 1 and x[3] == depth and not has_pieces
+
+
+def has_long_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
+    """Whether windows of 16 bits are multiplied faster as they lie than held; arguments as of `are_rows_runs`."""
+    return itemsize == 2 and depth * (columns.taps if are_rows_runs(columns, depth, x, itemsize) else 1) >= LONG
+
+
+def words_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Weights (channels, runs, elements) as words (quadruples of channels, runs, elements)."""
+    return np.stack([paired_words(of_run) for of_run in weights.transpose(1, 0, 2)], 1)
+
+
+def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    """Weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
+    return np.ascontiguousarray(packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3), None)
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
