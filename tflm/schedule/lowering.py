@@ -247,7 +247,7 @@ class Lowering:
 
     def _overlaps(self, index: int, needs: CallNeeds) -> tuple[tuple[range, ...], ...]:
         """Where the inputs of an operator may begin, if it can run backwards or row by row as well."""
-        overlaps = list(itertools.zip_longest(needs.overlaps, needs.backwards, fillvalue=NOWHERE))
+        overlaps: list[tuple[range, ...]] = [*itertools.zip_longest(needs.overlaps, needs.backwards, fillvalue=NOWHERE)]
         operator = None if index in self._lean else self._operators[index]
         if index in self._by_rows and operator is not None and runs_by_rows(operator, needs):
             (place,) = operator.inputs

@@ -17,6 +17,7 @@ from tflm.c.kernels import (
     quotients,
     recurrence,
     signal,
+    transposed_convolution,
     windows_in_place,
 )
 from tflm.c.kernels.part import Part, SmallKernel, no_kernels, no_overlap, no_scratch
@@ -50,6 +51,7 @@ KERNELS: Mapping[str, SmallKernel] = {
     "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
     "SignalRfft": SmallKernel(signal.bind_rfft, no_scratch, no_overlap, False),
+    "TRANSPOSE_CONV": SmallKernel(transposed_convolution.bind, no_scratch, no_overlap, False),
     "TRANSPOSE": SmallKernel(
         no_kernels,
         no_scratch,

@@ -6,7 +6,6 @@ Runs of adjacent elements are multiplied as vectors: of 8 bits as in `dense`, of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +35,22 @@ CHANNELS = 4
 """Whose weights are multiplied at a time, and follow each other."""
 
 
+class Positions(NamedTuple):
+    """The first of some rows or columns, and the step to the next."""
+
+    first: int
+    step: int
+
+
+ALL = Positions(0, 1)
+
+
 class Shape(NamedTuple):
     """The windows of a convolution; attributes as in `Axis`.
 
     Attributes:
         x_step, y_step: elements from a column to the next.
+        y_row: elements of the output from a row to the next.
         depth: channels of the input that are read, in one run.
         channels: of the output.
         runs, run_columns: runs of adjacent elements in a row of a window, a dilation apart, and columns of each.
@@ -62,6 +72,7 @@ class Shape(NamedTuple):
     columns_before: int
     y_rows: int
     y_columns: int
+    y_row: int
     y_step: int
     channels: int
     runs: int
@@ -89,6 +100,12 @@ def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
     inside = max(min(shape.run_columns, shape.x_columns - column), before) - before
     behind = shape.run_columns - before - inside
     return (before if piece == BEFORE else inside if piece == INSIDE else behind) * shape.depth
+
+
+@inlined
+def is_inside(row: int, column: int, shape: Any) -> Any:
+    """Whether a run has no piece outside of the image."""
+    return row >= 0 and row < shape.x_rows and column >= 0 and column + shape.run_columns <= shape.x_columns
 
 
 @inlined
@@ -120,23 +137,26 @@ def convolve_runs(
     """
     least, most, last = shape.least, shape.most, shape.channels - 1
     for window in range(shape.y_rows * shape.y_columns):
-        top = window // shape.y_columns * shape.row_stride - shape.rows_before
-        left = window % shape.y_columns * shape.column_stride - shape.columns_before
+        i, j = window // shape.y_columns, window % shape.y_columns
+        top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
         x_sum = 0
         for row in range(shape.row_taps):
             for run in range(shape.runs):
                 at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
-                for piece in range(PIECES):
+                is_whole = is_inside(at, column, shape)
+                for piece in range(INSIDE if is_whole else BEFORE, INSIDE + 1 if is_whole else PIECES):
                     length = length_of(piece, at, column, shape)
                     if length > 0:
                         x_sum += sum_of_bytes(elements_of(x, outside, piece, at, column, shape), length)
         words, entry = int32_from(weights, 0), int32_from(table, 0)
+        outputs = int8_from(y, i * shape.y_row + j * shape.y_step)
         for channel in range(0, shape.channels, CHANNELS):
             sum0, sum1, sum2, sum3 = entry[0] - OFFSET * x_sum, entry[4], entry[8] - OFFSET * x_sum, entry[12]
             for row in range(shape.row_taps):
                 for run in range(shape.runs):
                     at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
-                    for piece in range(PIECES):
+                    is_whole = is_inside(at, column, shape)
+                    for piece in range(INSIDE if is_whole else BEFORE, INSIDE + 1 if is_whole else PIECES):
                         length = length_of(piece, at, column, shape)
                         elements = elements_of(x, outside, piece, at, column, shape)
                         for begin in range(0, length, shape.limit):
@@ -148,12 +168,11 @@ def convolve_runs(
                             sum3 += upper_sum(sums03, WORD_UPPER)
                             words = int32_from(words, count)
             # Channels that are not there are stored in the place of the last one, before it.
-            y[min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
-            y[min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
-            y[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
-            y[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            outputs[min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
+            outputs[min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
+            outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
+            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
             entry = int32_from(entry, CHANNELS * CONSTANTS)
-        y = int8_from(y, shape.y_step)
     return DONE
 
 
@@ -167,12 +186,13 @@ def convolve_wide_runs(
         weights: for two channels at a time, those of one run after the other, of an even number of elements.
         table: as of `convolve_runs`.
     """
-    least, most = shape.least, shape.most
+    least, most, last = shape.least, shape.most, shape.channels - 1
     length = shape.run_columns * shape.depth
     for window in range(shape.y_rows * shape.y_columns):
-        top = window // shape.y_columns * shape.row_stride - shape.rows_before
-        left = window % shape.y_columns * shape.column_stride - shape.columns_before
+        i, j = window // shape.y_columns, window % shape.y_columns
+        top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
         of_pair, entry = int8_from(weights, 0), int32_from(table, 0)
+        outputs = int16_from(y, i * shape.y_row + j * shape.y_step)
         for channel in range(0, shape.channels, PAIR):
             sum0, sum1 = entry[0], entry[4]
             for row in range(shape.row_taps):
@@ -188,10 +208,9 @@ def convolve_wide_runs(
                             more1 += seen[inside - 1] * first[PAIR * (inside - 1) + 1]
                         sum0, sum1 = sum0 + more0, sum1 + more1
                     of_pair = int8_from(of_pair, PAIR * (length + (length & 1)))
-            y[min(channel + 1, shape.channels - 1)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
-            y[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
+            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
             entry = int32_from(entry, PAIR * CONSTANTS)
-        y = int16_from(y, shape.y_step)
     return DONE
 
 
@@ -206,8 +225,19 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
     return bind_layer(layer, op.rows, op.columns, x, y)
 
 
-def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    """The steps that set y to the windows of x times the weights of a layer; arguments as those of `convolution`."""
+def bind_layer(
+    layer: Layer,
+    rows: Axis,
+    columns: Axis,
+    x: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    places: tuple[Positions, Positions] = (ALL, ALL),
+) -> list[Step] | None:
+    """The steps that set y to the windows of x times the weights of a layer; arguments as those of `convolution`.
+
+    Args:
+        places: the rows and the columns of y that the windows set.
+    """
     scaling = layer.requantizer(x.dtype, y.dtype)
     if scaling is None or (x.dtype != np.int8 and layer.zero_point):
         return None
@@ -217,11 +247,9 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
     largest = int((by_run + OFFSET).sum(axis=3, dtype=np.int64).max(initial=0))
-    if x.dtype == np.int8:
-        outside = np.full(run_columns * depth, layer.zero_point, np.int8)
-        multiply, weights = partial(convolve_runs.step, outside=outside), [words_of_runs(group) for group in by_run]
-    else:
-        multiply, weights = convolve_wide_runs.step, [pairs_of_runs(group) for group in by_run]
+    outside = {"outside": np.full(run_columns * depth, layer.zero_point, np.int8)} if x.dtype == np.int8 else {}
+    multiply, packed = (convolve_runs, words_of_runs) if outside else (convolve_wide_runs, pairs_of_runs)
+    weights = [packed(group) for group in by_run]
     shape = Shape(
         x_rows=rows.size,
         x_columns=columns.size,
@@ -232,7 +260,8 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         column_dilation=columns.dilation,
         y_rows=rows.windows,
         y_columns=columns.windows,
-        y_step=y.shape[3],
+        y_row=places[0].step * y[0, 0].size,
+        y_step=places[1].step * y.shape[3],
         channels=channels,
         runs=runs,
         run_columns=run_columns,
@@ -240,15 +269,17 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         least=scaling.least,
         most=scaling.most,
     )
+    first = places[0].first * y[0, 0].size + places[1].first * y.shape[3]
     return [
-        multiply(
+        multiply.step(
             rounding=scaling.rounding,
             clamp=scaling.clamp,
             x=x[batch].reshape(-1)[group * depth :],
             weights=weights[group],
             table=tables[group],
-            y=y[batch].reshape(-1)[group * channels :],
+            y=y[batch].reshape(-1)[first + group * channels :],
             shape=shape,
+            **outside,
         )
         for batch in range(len(x))
         for group in range(groups)

@@ -1,0 +1,72 @@
+"""TRANSPOSE_CONV on small processors: an ordinary convolution for each phase of the output.
+
+Output position o of a dimension is in phase (o + before) modulo stride. It takes every stride-th tap of the filter:
+forward through the input, and backward through the filter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.c.kernels import windows_in_place
+from tflm.c.kernels.convolution import layer_of
+from tflm.c.kernels.part import Part
+from tflm.c.kernels.windows_in_place import Positions
+from tflm.compiler.language import Step
+from tflm.kernels.layers.convolution import OpDataConv
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.transpose_conv import INPUTS
+
+SHALLOW = 8
+"""Channels of 8 bits for which runs are long enough to be multiplied by themselves."""
+
+
+class Phase(NamedTuple):
+    """A phase of one dimension.
+
+    Attributes:
+        windows: over the input, one for each output position of the phase.
+        outputs: those positions.
+        taps: of the filter, in the order of the windows; empty for positions that no tap reaches.
+    """
+
+    windows: Axis
+    outputs: Positions
+    taps: range
+
+
+def phases(axis: Axis) -> Iterator[Phase]:
+    """The phases of a dimension that have outputs; the axis is that of a convolution from the output to the input."""
+    for phase in range(axis.stride):
+        first = (phase - axis.before) % axis.stride
+        taps = range(phase, axis.taps, axis.stride)[::-1]
+        if first < axis.size:
+            count, before = len(range(first, axis.size, axis.stride)), max(len(taps), 1) - 1
+            windows = Axis(axis.windows, before + 1, count, before=before - (first + axis.before) // axis.stride)
+            yield Phase(windows, Positions(first, axis.stride), taps)
+
+
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """TRANSPOSE_CONV of integers; None for few channels of 8 bits, and where 32 bits do not hold the sums."""
+    x, weights, bias, y, constant = INPUTS.bound(node)
+    op: OpDataConv = node.op_data
+    is_shallow = x.itemsize == 1 and x.shape[3] < SHALLOW
+    if not constant or op.multiplier is None or not y.size or is_shallow:
+        return None
+    layer = layer_of(weights[np.newaxis, : y.shape[3]], bias, op, op.input_zero_point)
+    steps: list[Step] = []
+    for rows, columns in itertools.product(phases(op.rows), phases(op.columns)):
+        taps = np.zeros((1, y.shape[3], rows.windows.taps, columns.windows.taps, x.shape[3]), layer.weights.dtype)
+        taps[:, :, : len(rows.taps), : len(columns.taps)] = layer.weights[:, :, rows.taps][:, :, :, columns.taps]
+        places = rows.outputs, columns.outputs
+        bound = windows_in_place.bind_layer(replace(layer, weights=taps), rows.windows, columns.windows, x, y, places)
+        if bound is None:
+            return None
+        steps += bound
+    return steps
