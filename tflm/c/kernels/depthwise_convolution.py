@@ -860,6 +860,10 @@ def bind_each(
             **limits,
         )
         return [convolve_3x3.step(**names, x=x[i], weights=by_channel, y=y[i], image=image) for i in range(len(x))]
+    if (
+        columns.size == columns.taps == columns.windows == 1
+    ):  # an image of one row is the same, without a loop over rows
+        rows, columns = columns, rows
     copies = channels // x.shape[3]
     spread = "each" if copies == 1 else "pairs" if copies == 2 else "copies"
     together = channels - channels % FOUR if copies <= 2 or copies % FOUR == 0 else 0
