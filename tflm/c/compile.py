@@ -33,10 +33,10 @@ from tflm.rewriting.streaming import stream as streamed_form
 from tflm.rewriting.tiled_model import fold
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.schedule.calls import Plan
+from tflm.schedule.calls import Call, Plan
 from tflm.schedule.feeding import with_feeder
 from tflm.schedule.lowering import VIEW_ALIGNMENT
-from tflm.schedule.plan import OPTIMIZATIONS, RAM_ALIGNMENT, plan
+from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
 from tflm.schema.model import Model, require_model
@@ -69,6 +69,9 @@ MAXIMUM_TENSOR_BYTES = 1 << 24
 """Maximum size of a tensor, in bytes, unless more RAM is named."""
 
 Files = dict[str, str]
+
+Planned = tuple[BoundModel, StateAndScratch, Plan]
+"""A model that is bound to kernels, what it needs besides its tensors, and the plan of its RAM."""
 
 
 class Size(NamedTuple):
@@ -289,7 +292,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     _require_small_tensors(model, options)
     given, model = model, _simplified(model)
     choice, kept, generated_ram_bytes = _choice(model, options)
-    bound, extra, planned = (_planned if options.feed_rows is None else _fed)(model, options, choice)
+    bound, extra, planned = (_balanced if options.feed_rows is None else _fed)(model, options, choice)
     alignment = _alignment(extra)
     program = program_of(bound, extra, planned)
     if program.constant_bytes > options.max_constants:
@@ -415,7 +418,7 @@ FED_SHARE = 1.03
 Formulas find about 1 % more of them for single rows than there are."""
 
 
-def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, StateAndScratch, Plan]:
+def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """A model that is fed rows, as `_planned` has it, in the least RAM in which that takes hardly more instructions.
 
     That is sought up to half as much again as the least RAM, which is taken if it takes more instructions in all of it.
@@ -434,13 +437,38 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[B
     return smallest
 
 
+MUCH_FASTER = 0.8
+"""Maximum instructions of a program in a tenth more than the least RAM, as a share of those in the least."""
+
+
+def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+    """A model as `_planned` has it; in up to a tenth more than the least RAM where that takes far fewer instructions.
+
+    Rows of operators that take turns can be too few for kernels that take four windows at a time.
+    """
+    least = _planned(model, options, choice)
+    is_split = any(isinstance(call, Call) and call.rows is not None for call in least[2].calls)
+    if options.ram is not None or options.memories or options.optimize is not None or not is_split:
+        return least
+    if not _is_much_faster(_planned(model, replace(options, optimize=SPEED), choice), least):
+        return least
+    limit = align_up(int(least[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
+    found = _planned(model, replace(options, ram=limit), choice)
+    return found if _is_much_faster(found, least) else least
+
+
+def _is_much_faster(one: Planned, other: Planned) -> bool:
+    taken, most = _instructions(*one), _instructions(*other)
+    return taken is not None and most is not None and taken <= MUCH_FASTER * most
+
+
 def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> int | None:
     """Instructions on a Cortex-M4 with -O2, by formulas."""
     total = instructions_of(program_of(bound, extra, planned)).total
     return None if total is None else total["cortex-m4", "-O2"]
 
 
-def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, StateAndScratch, Plan]:
+def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """A model bound to kernels, and the plan of its RAM."""
     feed, feed_state = None, dict[str, int]()
     if options.feed_rows is not None:
