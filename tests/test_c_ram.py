@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from checked_program import CheckedProgram
 from image_graphs import Images, shrinking_network
@@ -39,6 +40,15 @@ def test_real_models_take_at_most_what_tflm_takes(corpus: Path, name: str) -> No
     assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
 
 
+def result_of(model: tflm.Model, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What the interpreter gives."""
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = x
+    interpreter.invoke()
+    return interpreter.output(0).data
+
+
 def planes() -> tflm.Model:
     """A network whose input has one plane for each channel, with padding before a convolution."""
     builder = tflm.ModelBuilder()
@@ -67,12 +77,37 @@ def test_planes_are_transposed_in_little_more_ram_than_they_take(
     assert compiled.ram_bytes <= most * 3 * 24 * 24
     x = np.random.default_rng(1).integers(-128, 128, (1, 3, 24, 24)).astype(np.int8)
     (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
-    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
-    interpreter.allocate_tensors()
-    interpreter.input(0).data[...] = x
-    interpreter.invoke()
     assert found is not None
-    np.testing.assert_array_equal(found[0], interpreter.output(0).data)
+    np.testing.assert_array_equal(found[0], result_of(model, x))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+def test_depthwise_convolutions_move_their_tensor_to_and_fro(tmp_path: Path) -> None:
+    """Each runs in one call, its output a row and a position before its input, or behind it."""
+    size, channels = 12, 8
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, size, size, channels))
+    last = images.last
+    for _ in range(3):
+        last = images.convolution(images.convolution(last), channels, taps=(1, 1))
+    images.main.output(last)
+    model = tflm.Model(builder.build())
+    compiled = tflm.compile_model(model)
+    assert compiled.ram_bytes <= align_up(channels * (size * size + size + 1), 16)
+    assert len(compiled.program.plan.calls) == 6
+    x = np.random.default_rng(2).integers(-128, 128, (1, size, size, channels)).astype(np.int8)
+    (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
+    assert found is not None
+    np.testing.assert_array_equal(found[0], result_of(model, x))
+
+
+def test_a_tenth_more_ram_is_taken_for_far_fewer_instructions(corpus: Path) -> None:
+    compiled = tflm.compile_model(tflm.Model.from_file(corpus / "stream" / "str_ww_ref_model.tflite"))
+    least, taken = compiled.optimized()["ram"], compiled.instructions.total
+    assert taken is not None
+    assert least.instructions is not None
+    assert compiled.ram_bytes <= align_up(int(1.1 * least.ram_bytes), 16)
+    assert taken["cortex-m4", "-O2"] <= 0.8 * least.instructions
 
 
 @pytest.mark.parametrize("options", [{"optimize": "size"}, {"optimize": "ram", "ram": 1000}])
