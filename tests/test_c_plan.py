@@ -22,7 +22,7 @@ from tflm.kernels.overlap import FAR, NOWHERE
 from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schedule.call_checker import lost_values
+from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
@@ -191,7 +191,7 @@ def test_plans_that_lose_values_are_dropped_for_others(monkeypatch: pytest.Monke
         return iter(["a value"] if found in rejected else [])
 
     refused = 3
-    monkeypatch.setattr("tflm.schedule.plan.lost_values", lost)
+    monkeypatch.setattr("tflm.schedule.plan.values_lost_in_calls", lost)
     assert Emulation(model, plan(model)).is_right()
     assert len(rejected) == refused
     refused = 1 << 30
@@ -239,7 +239,7 @@ def test_what_an_invoke_may_end_with_lasts(operator: str) -> None:
         planned.buffers[over]._replace(offset=state.offset),
         *planned.buffers[over + 1 :],
     )
-    assert list(lost_values(model, planned._replace(buffers=buffers), ReferenceKernels(model)))
+    assert list(values_lost_in_calls(model, planned._replace(buffers=buffers), ReferenceKernels(model)))
 
 
 @FEWER
@@ -269,7 +269,7 @@ def test_the_checker_finds_what_a_fault_loses(data: bytes, cautious: bool, choos
     kernels = kernels_of(model, cautious)
     faulty = choose.draw(st.sampled_from(FAULTS))(plan(model, kernels), choose)
     if count(not Emulation(model, faulty).is_right()):
-        assert list(lost_values(model, faulty, kernels))
+        assert list(values_lost_in_calls(model, faulty, kernels))
 
 
 def moved(planned: Plan, choose: st.DataObject) -> Plan:

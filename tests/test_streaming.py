@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.c.program import OperatorCode
 from tflm.cli.app import app
-from tflm.schedule.call_checker import lost_values
+from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import MovedRows
 from tflm.schedule.kernels import ReferenceKernels
 from tflm.schema import (
@@ -713,10 +713,10 @@ def test_the_checker_finds_state_that_is_not_passed_on() -> None:
     kernels = ReferenceKernels(model)
     moves = [call for call in program.plan.calls if isinstance(call, MovedRows)]
     assert moves
-    assert not list(lost_values(model, program.plan, kernels, states))
+    assert not list(values_lost_in_calls(model, program.plan, kernels, states))
     for move in moves:
         calls = tuple(call for call in program.plan.calls if call is not move)
-        assert list(lost_values(model, program.plan._replace(calls=calls), kernels, states))
+        assert list(values_lost_in_calls(model, program.plan._replace(calls=calls), kernels, states))
 
 
 @needs_compiler

@@ -26,7 +26,9 @@ from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
 
 
-def lost_values(model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int] | None = None) -> Iterator[str]:
+def values_lost_in_calls(
+    model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int] | None = None
+) -> Iterator[str]:
     """Every value that a plan loses, in the order in which calls miss them; none for a sound plan.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
-from tflm.schedule.call_checker import lost_values
+from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import Kernels, ReferenceKernels
@@ -158,7 +158,7 @@ class _Search:
 
     def _lost(self, found: Plan) -> str | None:
         """What a plan loses; None for a sound plan."""
-        return next(lost_values(self._model, found, self._kernels, self._states), None)
+        return next(values_lost_in_calls(self._model, found, self._kernels, self._states), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
         """A plan that fits, with few calls; None if none is found."""

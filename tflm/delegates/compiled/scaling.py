@@ -151,7 +151,7 @@ def _on_lines(
     exact = Multipliers(significand << left, addend, sign, shift, least, most)
     for zero_point in {0: None, output.zero_point: None}:
         # What lines don't have of the zero point is added to their results.
-        stage = OutputStage(*(of - zero_point for of in (output.zero_point, output.minimum, output.maximum)))
+        stage = OutputStage(*(each - zero_point for each in (output.zero_point, output.minimum, output.maximum)))
         lines = lines_of(exact, stage, rounds_away=double.rounds == "away")
         if lines is not None:
             first_sums = in_32_bits(bias + lines.starts)
