@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.cli.app import NAMES, app
 from tflm.cli.json_schema import commands, documents, schema
+from tflm.device.transports import SerialPort
 from tflm.schema import ActivationFunctionType, BuiltinOperator, Conv2DOptions, TensorType
 
 
@@ -126,6 +127,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
     "compile": ["compile wide.tflite firmware", "compile wide.tflite calling --kernels cmsis-nn"],
     "device": ["device run state.tflite --port exec:./device", "device run state.tflite --port exec:./wrong"],
+    "device list": ["device list"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [
@@ -176,6 +178,7 @@ def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> Any:
     monkeypatch.setattr("tflm.firmware.source_tree._known_files", test_firmware_tree.known_files)
     monkeypatch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
     monkeypatch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
+    monkeypatch.setattr("tflm.cli.device.serial_ports", lambda: [SerialPort("/dev/ttyACM0", "a board")])
     answer = CliRunner().invoke(app, [*call.split(), "--json"])
     assert answer.exit_code in (0, 1), answer.output
     return json.loads(answer.stdout)

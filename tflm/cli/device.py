@@ -25,7 +25,7 @@ from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.application.running import input_names
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import answer, progress, wrote
+from tflm.cli.output import answer, print_json, progress, wrote
 from tflm.cli.parameters import NAMED, AsJson
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.device import connect
@@ -99,11 +99,7 @@ def device(
       tflm device calibrate model.tflite --port COM3 --board nano33ble --output nano33ble.json
     """
     if action is Action.LIST:
-        ports = serial_ports()
-        for name, description in ports:
-            print_plain(f"{name}  {description}")
-        if not ports:
-            print_error("no serial ports: check the cable, and that the firmware runs")
+        _list_ports(as_json)
         return
     if path is None:
         raise OptionError(f"tflm device {action.value} needs {'a folder' if action is Action.FLASH else 'a model'}")
@@ -138,3 +134,14 @@ def device(
         raise CheckFailed(verdict_line(run.verdict, run.machine))
     for line in overflow_lines(run):
         raise CheckFailed(line)
+
+
+def _list_ports(as_json: bool) -> None:
+    ports = serial_ports()
+    if as_json:
+        print_json({"ports": ports})
+        return
+    for each in ports:
+        print_plain(f"{each.port}  {each.description}")
+    if not ports:
+        print_error("no serial ports: check the cable, and that the firmware runs")

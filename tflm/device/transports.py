@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.device.session import Transport
 from tflm.errors import DeviceError, DeviceReset
@@ -180,13 +180,25 @@ def _to_serial(port: str, baud: int) -> SerialWire:
     try:
         return SerialWire(port, serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS))
     except (OSError, ValueError) as error:
-        known = ", ".join(name for name, _ in serial_ports()) or "none"
+        known = ", ".join(each.port for each in serial_ports()) or "none"
         denied = "; add yourself to the group dialout" if "Permission" in str(error) and sys.platform == "linux" else ""
         raise DeviceError(f"{port}: {error}{denied}; ports of this machine: {known}") from None
 
 
-def serial_ports() -> list[tuple[str, str]]:
-    """Names and descriptions of this machine's serial ports.
+class SerialPort(NamedTuple):
+    """A serial port of this machine.
+
+    Attributes:
+        port: its name, as for `--port`.
+        description: what the system says of it.
+    """
+
+    port: str
+    description: str
+
+
+def serial_ports() -> list[SerialPort]:
+    """The serial ports of this machine.
 
     Raises:
         DeviceError: pyserial is missing.
@@ -195,4 +207,4 @@ def serial_ports() -> list[tuple[str, str]]:
         from serial.tools.list_ports import comports
     except ImportError:
         raise DeviceError("listing serial ports needs pyserial: pip install pyserial") from None
-    return sorted((port.device, port.description or "") for port in comports())
+    return sorted(SerialPort(each.device, each.description or "") for each in comports())
