@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import json
@@ -44,11 +45,17 @@ class CommandServer:
             texts = [Path(written, name).read_text(encoding="utf-8") for name in ("out", "error")]
         return subprocess.CompletedProcess(["tflm", *arguments], status, *texts)
 
+    def close(self) -> None:
+        """End the process that forks."""
+        self._process.communicate()
+
 
 @functools.cache
 def command_server() -> CommandServer:
     """The one of this process, which ends with it."""
-    return CommandServer()
+    server = CommandServer()
+    atexit.register(server.close)
+    return server
 
 
 def _serve() -> None:
