@@ -203,9 +203,9 @@ def includes_of(code: str, own: str | None = None) -> str:
 
 
 ASSERT = [
-    *("#if defined(NDEBUG)", "#define assert(holds) ((void)0)"),
+    *("#if defined(NDEBUG)", "#define assert(holds) ((void)sizeof(holds))"),
     *("#elif !defined(__has_include)", "#include <assert.h>", "#elif __has_include(<assert.h>)", "#include <assert.h>"),
-    *("#else", "#define assert(holds) ((void)0)", "#endif"),
+    *("#else", "#define assert(holds) ((void)sizeof(holds))", "#endif"),
 ]
 """Lines that make `assert` known: it does nothing for compilers that have no C library, and in release builds."""
 
