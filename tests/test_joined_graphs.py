@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import outcomes
 import pytest
 from differential import assert_close, run
@@ -203,6 +204,9 @@ def failures(programs: Sequence[Program], folder: Path) -> list[Wrong]:
     return [Wrong(program.graph, f"as C, {said[one.name]}") for program, one in zip(programs, made) if one.name in said]
 
 
+FLOATS = (np.float32, np.complex64)
+"""Types whose elements are compared as floats of 32 bits."""
+
 SANITIZERS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 STATIC = re.compile(r"\w+_(?:CONST|CODE) static (?:const )?(?:struct )?\w+ (\w+)")
@@ -280,7 +284,7 @@ def checks_of(program: Program, data: bytearray) -> str:
         lines += [f"memcpy({name}_input_{k}(ram.bytes), {place(x)});" for k, x in enumerate(inputs)]
         lines += [f'if ({name}_invoke(ram.bytes)) {{ puts("{name}: invoke {invoke} fails"); }}']
         lines += [
-            f"if (differs({name}_output_{k}(ram.bytes), {place(y)}, {int(y.dtype.kind == 'f')}))"
+            f"if (differs({name}_output_{k}(ram.bytes), {place(y)}, {int(y.dtype in FLOATS)}))"
             f' {{ puts("{name}: invoke {invoke}, output {k}"); }}'
             for k, y in enumerate(answers)
         ]

@@ -75,24 +75,82 @@ EXCLUSIVE = {
 """Options that exclude another one, wherever a command has both."""
 
 
+BESIDE = " | "
+"""Between options that one needs beside it, and that one."""
+
+EFFORT = ("--seed", "--time-limit", "--verify")
+"""Options that change how much is tried, and rarely what comes of it."""
+
+ELSEWHERE = {
+    ("plan", "--reorder"): "test_cli_plan.py",
+    ("run", "--inputs"): "test_cli_run.py",
+    ("run", "--real"): "test_cli_run.py",
+    ("tile", "--alias"): "test_rewriting.py",
+    ("versions", "--downgrade"): "test_cli_versions.py",
+}
+"""Options that change nothing for these models, and the tests that see them."""
+
 OWN = {
     "arena": (
+        "--board nano33ble | --beside 100K",
+        "--board nano33ble | --reserve 250K",
         *("--boards", "--ram 1K", "--planner linear", "--budget 1", "--all-targets", "--html a.html", "--plot a.svg"),
         *("--badge a.svg", "--memories A:1K,B:4K --html a.html", "--node-data a.json", "--shape 0=2,1", "--short"),
     ),
     "calibrate-report": ("--limit 1", "--picture a.svg"),
-    "check": ("--short",),
+    "check": (
+        "--board nano33ble | --reserve 250K",
+        "--short",
+    ),
     "compare": ("--inputs in.npz", "--seed 1", "--steps 1", "--tolerance 1000", "--delegate none", "--check"),
-    "compile": ("--name other", "--ram 1M", "--self-test 1", "--serve", "--max-constants 1", "--feed-rows 1"),
+    "compile": (
+        "--memories A:64K",
+        "--optimize unknown",
+        "--stream 2",
+        "--stream 2 | --stream-input 1",
+        "--name other",
+        "--ram 1M",
+        "--self-test 1",
+        "--serve",
+        "--max-constants 1",
+        "--feed-rows 1",
+    ),
     "device-log": ("--mhz 64",),
-    "evaluate": ("--top 1", "--results a.npz", "--limit 1", "--worst worst", f"--reference {FLOAT}"),
-    "export": ("--typed", "--dump", "--serve", "--compiled", "--project none --board nano33ble"),
-    "fit": ("--reserve 60K", "--short", "--output fitted"),
-    "flash": ("--build unknown", "--flash-data nowhere", "--map firmware.map"),
+    "evaluate": (
+        "--confusion a.png",
+        "--labels nowhere",
+        "--leave-out",
+        "--port nowhere",
+        "--top 1",
+        "--results a.npz",
+        "--limit 1",
+        "--worst worst",
+        f"--reference {FLOAT}",
+    ),
+    "export": (
+        "--memories A:64K",
+        "--ram 1",
+        "--board nano33ble | --reserve 250K",
+        "--typed",
+        "--dump",
+        "--serve",
+        "--compiled",
+        "--project none --board nano33ble",
+    ),
+    "fit": ("--macs unknown", "--hop 2", "--reserve 60K", "--short", "--output fitted"),
+    "flash": (
+        "--board pico --map firmware.map | --reserve 300K",
+        "--build unknown",
+        "--flash-data nowhere",
+        "--map firmware.map",
+    ),
     "fold": ("--output a.tflite",),
-    "gate": ("--base HEAD", "--summary a.md", "--short"),
+    "gate": ("--board nano33ble | --reserve 250K", "--base HEAD", "--summary a.md", "--short"),
     "inspect": ("--check",),
     "plan": (
+        "--memories A:1K,B:1M | --cost A:1,B:9",
+        "--memories A:1K,B:1M | --rate B:40",
+        "--board nano33ble | --reserve 250K",
         *(
             "--output a.tflite",
             "--planner unknown",
@@ -105,11 +163,51 @@ OWN = {
     ),
     "profile": ("--optimization Os", "--mhz 1", "--calibration nowhere", "--delegate unknown", "--node-data a.json"),
     "resize": ("--shape 0=2,1",),
-    "run": ("--steps 2", "--outputs a.npz", "--plot a.svg", "--random 2", "--stream", "--hop 2", "--frontend-step 2"),
-    "stream": ("--hop 2", "--axis 2", "--input 5", "--initial nowhere", "--output a.tflite"),
+    "run": (
+        "--outputs a.npz | --dump-tensors",
+        "--frontend nowhere",
+        "--steps 2",
+        "--outputs a.npz",
+        "--plot a.svg",
+        "--random 2",
+        "--stream",
+        "--hop 2",
+        "--frontend-step 2",
+    ),
+    "stream": (
+        "--causal",
+        "--inputs nowhere",
+        "--hop 2",
+        "--axis 2",
+        "--input 5",
+        "--initial nowhere",
+        "--output a.tflite",
+    ),
     "strip": ("--output a.tflite",),
-    "tile": ("--output a.tflite", "--macs unknown", "--ram 1", "--head-ram 1K --tail-ram 1M", "--plot a.svg"),
+    "tile": (
+        "--overlap unknown",
+        "--board nano33ble | --reserve 250K",
+        "--output a.tflite",
+        "--macs unknown",
+        "--ram 1",
+        "--head-ram 1K --tail-ram 1M",
+        "--plot a.svg",
+    ),
     "versions": ("--output a.tflite",),
+    "compress": (
+        "--decompression-memory 8K",
+        "--flash 1K",
+        "--output a.tflite",
+        "--ram 1K",
+    ),
+    "quantize": (
+        "--io unknown",
+        "--labels nowhere",
+        "--limit 1",
+        "--output a.tflite",
+        "--to int16",
+        "--weights int4",
+    ),
     "wake-word": ("--manifest micro.json", "--check --manifest micro.json"),
 }
 """Options of a command of its own, with values that change what it does."""
@@ -127,9 +225,14 @@ class Ending(NamedTuple):
 Call = Callable[[str, str], Ending]
 
 
-def options_of(command: str) -> list[str]:
+def spellings_of(command: str) -> list[list[str]]:
+    """What each option of a command may be written as."""
     parameters = commands().get_command(None, command).params
-    return [each.opts[0] for each in parameters if each.param_type_name == "option"]
+    return [[*each.opts, *each.secondary_opts] for each in parameters if each.param_type_name == "option"]
+
+
+def options_of(command: str) -> list[str]:
+    return [names[0] for names in spellings_of(command)]
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +272,26 @@ def test_an_option_of_many_commands_is_seen_by_each(command: str, call: Call) ->
 
 @pytest.mark.parametrize("command", OWN)
 def test_an_option_of_one_command_is_seen(command: str, call: Call) -> None:
-    plain = call(command, BASES[command])
-    assert [each for each in OWN[command] if call(command, f"{BASES[command]} {each}") == plain] == []
+    def ending(arguments: str) -> Ending:
+        if arguments not in endings:
+            endings[arguments] = call(command, f"{BASES[command]} {arguments}")
+        return endings[arguments]
+
+    endings: dict[str, Ending] = {}
+    ignored = []
+    for each in OWN[command]:
+        setting, _, option = each.rpartition(BESIDE)
+        if ending(setting) == ending(f"{setting} {option}"):
+            ignored.append(each)
+    assert ignored == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_walked(command: str) -> None:
+    walked = " ".join((BASES[command], *OWN.get(command, ()))).split()
+    known = {*walked, *SHARED, *EFFORT, "--force"}  # --force has tests of its own: test_output_files.py
+    missing = [names for names in spellings_of(command) if not known.intersection(names)]
+    assert [names[0] for names in missing if (command, names[0]) not in ELSEWHERE] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
