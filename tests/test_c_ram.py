@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,18 @@ def test_both_ends_are_told_beside_the_program() -> None:
     sizes = compiled.optimized()
     assert sizes["ram"].ram_bytes <= compiled.ram_bytes <= sizes["speed"].ram_bytes
     assert sizes["ram"].ram_bytes == tflm.compile_model(planes(), optimize="ram").ram_bytes
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+def test_info_takes_no_memory_unless_it_is_called(tmp_path: Path) -> None:
+    model = shrinking_network(16)
+    tflm.compile_model(model, "net").write(tmp_path)
+    digest = hashlib.sha256(model.data).hexdigest().encode()
+    for body, is_called in (("", False), ("const char *text(void) { return net_info(); }", True)):
+        (tmp_path / "log.c").write_text(f'#include "net.h"\n{body}\n')
+        flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-missing-prototypes", "-O0"]
+        subprocess.run(["cc", *flags, "-c", "log.c"], cwd=tmp_path, check=True)
+        assert (digest in (tmp_path / "log.o").read_bytes()) == is_called
 
 
 def test_lines_are_short_and_each_operator_is_named() -> None:

@@ -29,6 +29,12 @@ void ${name}_reset($ram_parameter);
 
 $functions
 $accessors
+/* The model and the generator, for logs. Takes no memory unless it is called. */
+static inline const char *${name}_info(void)
+{
+    return $info;
+}
+
 #ifdef __cplusplus
 }
 #endif
@@ -200,11 +206,19 @@ def header_of(program: Program, name: str, origin: str, ram: str, steps: int) ->
         ram=ram + _calls_macros(program, name, steps),
         ram_parameter=ram_parameter(program),
         functions=_functions(program, name),
+        info=_info(origin),
         tensors="".join("\n".join(tensor.macros(name)) + "\n\n" for tensor in tensors),
         accessors="".join(
             f"{tensor.accessor(name, ram_parameter(program))};\n" for tensor in tensors if tensor.place.base is not FED
         ),
     )
+
+
+def _info(origin: str) -> str:
+    """The line on the model, and the generator's name and version, as strings that C joins."""
+    generator, model = origin.split("\n")
+    parts = [f"{part}, " for part in model.strip().split(", ")] + [generator.partition(". ")[0].lower()]
+    return "\n        ".join(f'"{part}"' for part in parts)
 
 
 def _calls_macros(program: Program, name: str, steps: int) -> str:
