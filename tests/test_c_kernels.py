@@ -413,7 +413,15 @@ def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[A
 
 
 @pytest.mark.parametrize(
-    "processor", ["", "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", "cortex-m4", "cortex-m3", "cortex-m0plus", "cortex-m55"]
+    "processor",
+    [
+        "",
+        "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0",
+        "cortex-m4",
+        pytest.param("cortex-m3", marks=pytest.mark.long),  # as this machine, but for its compiler
+        "cortex-m0plus",
+        "cortex-m55",
+    ],
 )
 def test_layers_have_the_sums_of_their_products(
     calls: tuple[list[tuple[Array, Step]], str, bytes], tmp_path: Path, processor: str

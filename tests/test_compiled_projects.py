@@ -184,7 +184,7 @@ def test_ram_of_a_project_is_limited(tmp_path: Path) -> None:
     assert not (tmp_path / "q").exists()
 
 
-@pytest.mark.parametrize("kind", ["none", "qemu"])
+@pytest.mark.parametrize("kind", ["qemu", pytest.param("none", marks=pytest.mark.long)])
 def test_blocks_of_ram_are_in_the_memories_that_are_named(tmp_path: Path, kind: str) -> None:
     files = exported(tmp_path, "--board", "nucleo-h743zi", "--project", kind, "--memories", "DTCM:256,AXI SRAM:64K")
     assert "static void *const ram[] = {ram_0.bytes, ram_1.bytes};" in files["main.c"]

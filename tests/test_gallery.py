@@ -29,7 +29,9 @@ def test_the_gallery_has_eight_examples_of_one_screen() -> None:
     assert max(lines.values()) <= SCREEN
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "fit_into_64_kib" else ()) for name in FOUND]
+)
 def test_an_example_runs_and_draws_its_picture(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
