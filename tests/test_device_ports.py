@@ -125,6 +125,13 @@ def test_a_board_that_gives_no_answer_ends_with_status_2(
     assert "no answer to 'hello' within 0.2 s; nothing came" in answer.stderr
 
 
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_socket_that_nobody_serves_is_told_and_closed(kind: str, tmp_path: Path) -> None:
+    address = str(tmp_path / "none") if kind == "unix" else "localhost:1"
+    with pytest.raises(tflm.DeviceError, match="is the emulator or the bridge running"):
+        wire_to(f"{kind}:{address}")
+
+
 def test_a_request_may_come_in_pieces(program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As over a busy computer's USB, or a network: the firmware waits for the rest of a frame."""
     monkeypatch.setattr("tflm.device.session.PATIENCE", 4.0)

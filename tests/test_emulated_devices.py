@@ -200,7 +200,11 @@ class EmulatedWire(FileWire):
     def __init__(self, path: Path, process: int):
         self._process = process
         other = socket.socket(socket.AF_UNIX)
-        other.connect(str(path))
+        try:
+            other.connect(str(path))
+        except OSError as error:
+            other.close()
+            raise tflm.DeviceError(f"unix:{path}: {error}") from None
         super().__init__(f"unix:{path}", other.fileno(), other.fileno(), other)
 
     def now(self) -> float:

@@ -162,14 +162,23 @@ def _to_socket(port: str, kind: str, address: str) -> FileWire:
     host, _, number = address.rpartition(":")
     try:
         if kind == "unix":
-            found = socket.socket(socket.AF_UNIX)
-            found.connect(address)
+            found = _to_unix_socket(address)
         else:
             found = socket.create_connection((host or "localhost", int(number)), WRITE_SECONDS)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, ValueError) as error:
         raise DeviceError(f"{port}: {error}; is the emulator or the bridge running?") from None
     return FileWire(port, found.fileno(), found.fileno(), found)
+
+
+def _to_unix_socket(address: str) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.connect(address)
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def _to_serial(port: str, baud: int) -> SerialWire:
