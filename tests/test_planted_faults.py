@@ -98,13 +98,13 @@ FAULTS = [
     Fault("a wrong multiplier of the first one", 0, TABLE, r"changed(FAULT, \1, sizeof(\1), 2, 6)", (0, False)),
     Fault("a bit of weights flipped in flash", 2, WEIGHTS, r"changed(FAULT, \1, sizeof(\1), 40, 6)", (2, False)),
     Fault("a bit of other weights flipped in flash", 6, WEIGHTS, r"changed(FAULT, \1, sizeof(\1), 3, 6)", (6, False)),
-    Fault("an output one element too far", 2, rf"{OUT}(?=,\s+&)", r"\g<0> + planted(FAULT)", (2, False)),
+    Fault("an output one element too far", 2, OUT, r"\g<0> + planted(FAULT)", (2, False)),
     Fault("an operator that is left out", 5, r"pooling_", r"if (!planted(FAULT)) pooling_", (5, False)),
     Fault("an operator that is left out first", 0, r"held_", r"if (!planted(FAULT)) held_", (0, False)),
     Fault(
         "a sum of the first operand and itself",
         4,
-        r"(\(const int8_t \*\)\S+), (\(const int8_t \*\)[^,]+),",
+        r"(\(const int8_t \*\)[^,]+), (\(const int8_t \*\)[^,]+),",
         r"\1, planted(FAULT) ? \1 : \2,",
         (4, False),
     ),
@@ -120,7 +120,7 @@ FAULTS = [
         "scratch that overlaps a tensor that is alive",
         3,
         r"\(int16_t \*\)(\(base \+ \d+\)|base)",
-        r"(int16_t *)(void *)(planted(FAULT) ? (uint8_t *)SKIP : \1)",
+        r"(int16_t *)(void *)(planted(FAULT) ? (uint8_t *)SKIP - 288 : \1)",
         (3, True),
     ),
     Fault(
@@ -134,20 +134,18 @@ FAULTS = [
 
 
 def with_faults(text: str) -> str:
-    """The source of the model as C with all faults."""
-    begin = text.index("M_CODE int m_step")
-    head, steps = text[:begin], text[begin:]
-    pieces = re.split(r"(?=    case \d+:\n|    default:\n)", steps)
-    skip = re.search(OUT + r"(?=,\s+&)", pieces[1])
+    """The source of the model as C with all faults, in the steps of whole operators and in stages."""
+    head, *pieces = re.split(r"(?=/\* \d \w+.*\*/\n\s+\w+\([^;]*;\n\s+break;)", text)
+    steps = {int(piece[3]): piece for piece in pieces}
+    skip = re.search(OUT, steps[0])
     assert skip is not None
     for number, fault in enumerate(FAULTS, 1):
-        piece = pieces[1 + fault.step]
-        assert f"case {fault.step}:" in piece
-        out = re.findall(OUT + r"(?=,\s+&)", piece)[-1]
-        new = fault.new.replace("FAULT", str(number)).replace("OUT", f"({out})").replace("SKIP", f"({skip[0]})")
-        pieces[1 + fault.step], count = re.subn(fault.old, new, piece, count=1)
-        assert count == 1, (fault.name, piece)
-    return HELPERS + head + "".join(pieces)
+        out = re.search(OUT, steps[fault.step])
+        assert out is not None
+        new = fault.new.replace("FAULT", str(number)).replace("OUT", f"({out[0]})").replace("SKIP", f"({skip[0]})")
+        steps[fault.step], count = re.subn(fault.old, new, steps[fault.step], count=1)
+        assert count == 1, (fault.name, steps[fault.step])
+    return HELPERS + head + "".join(steps.values())
 
 
 @pytest.fixture(scope="module")
