@@ -468,6 +468,16 @@ def test_a_constant_that_differs_from_row_to_row_keeps_an_operator_out_of_bands(
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
 
 
+@pytest.mark.parametrize("other", [(1, 6, 4, 3), (1, 6, 1, 1), (1, 1, 4, 3), (1, 1, 1, 1)])
+def test_a_tensor_that_broadcasts_along_rows_keeps_an_operator_out_of_bands(other: tuple[int, ...]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 6, 4, 3), F32), main.input("other", other, F32)]
+    main.operator(BuiltinOperator.ADD, tensors, [main.tensor("y", (1, 6, 4, 3), F32)], AddOptions())
+    main.output(2)
+    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == (other[1] == 6)
+
+
 @given(model=image_graph(), data=st.data())
 @settings(max_examples=40)
 def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(

@@ -161,8 +161,6 @@ def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None
     if paddings.shape != (4, 2) or (paddings < 0).any():
         return None
     before, after = paddings[axis].tolist()
-    if paddings[:axis].any():
-        return None
     border = Border(graph.shape(inputs[0])[axis], before, after)
 
     def step(wanted: Rows) -> BandStep:
