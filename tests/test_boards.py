@@ -69,6 +69,19 @@ def places(fit: BoardFit) -> list[tuple[str, str | None]]:
     return [(placement.part, placement.bank and placement.bank.name) for placement in fit.placements]
 
 
+def test_memory_outside_of_the_chip_is_told_apart() -> None:
+    assert {bank.name for bank in by_name("esp32-s3-eye").on_chip_ram}.isdisjoint({"PSRAM"})
+    assert "PSRAM" in {bank.name for bank in by_name("esp32-s3-eye").ram}
+    assert by_name("nano33ble").on_chip_ram == by_name("nano33ble").ram
+
+
+def test_the_release_of_a_board_is_chosen_only_where_it_is_not_the_usual_one() -> None:
+    board = by_name("esp32-s3-eye")
+    other = tflm.releases.by_name("2023-01")
+    assert board.chosen_release(board.library()) is None
+    assert board.chosen_release(board.library(release=other)) == other
+
+
 def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> None:
     needed = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn").minimum_arena_bytes
     needed += BESIDE
