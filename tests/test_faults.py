@@ -150,6 +150,14 @@ def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -
     assert [item.nodeid for item in items] == ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]"]
 
 
+def test_cases_that_were_not_recorded_run_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "tests").write_text("b[4]\na\n")
+    monkeypatch.setenv(fault_plugin.SELECTION, str(tmp_path / "tests"))
+    items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(6)), "c"]]
+    fault_plugin.pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items] == ["b[4]", "a", "b[0]", "b[1]", "b[2]", "b[3]", "b[5]"]
+
+
 RECORDED = """
 import os, sys
 sys.path.insert(0, "tools")

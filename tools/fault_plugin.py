@@ -1,7 +1,7 @@
 """The pytest plugin for `tools/faults.py`.
 
 It reports each test and its duration to the recorder. If `SELECTION` is in the environment, it is a file with the tests
-to run, in order. Of a test function with many cases, the first, middle and last one are recorded.
+to run, in order. Of a test function with many cases, the first, middle and last one are recorded; others run last.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import pytest
 from fault_recorder import recorder
 
 SELECTION = "TFLM_FAULTS_SELECTION"
+OTHER_CASES = 30
+"""Cases of a test function that run though they were not recorded."""
+
 DATA_BYTES = 6 << 30
 """Memory limit of a process, because a fault may request any amount."""
 
@@ -28,16 +31,19 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what is selected, or some cases of each test function to record."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     if recorder is not None:
-        cases: dict[str, list[pytest.Item]] = {}
-        for item in items:
-            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
         recorded = {id(some[i]) for some in cases.values() for i in (0, len(some) // 2, -1)}
         items[:] = [item for item in items if id(item) in recorded]
     if SELECTION in os.environ:
         tests = Path(os.environ[SELECTION]).read_text(encoding="utf-8").splitlines()
         places = {test: place for place, test in enumerate(tests)}
-        items[:] = sorted((item for item in items if item.nodeid in places), key=lambda item: places[item.nodeid])
+        functions = dict.fromkeys(test.split("[")[0] for test in tests)
+        others = [item for name in functions for item in cases.get(name, ())[:OTHER_CASES] if item.nodeid not in places]
+        found = (item for item in items if item.nodeid in places)
+        items[:] = [*sorted(found, key=lambda item: places[item.nodeid]), *others]
 
 
 def pytest_runtest_logstart() -> None:

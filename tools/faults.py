@@ -54,7 +54,7 @@ FILES_AT_A_TIME = 8
 TESTS_OF_A_FUNCTION = 8
 """The fastest tests of a file that are kept for a function; a fault runs some of them."""
 
-PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 6.0
+PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 12.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
 
 
