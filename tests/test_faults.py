@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,19 @@ def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -
     items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(9)), "c[0]", "c[1]"]]
     fault_plugin.pytest_collection_modifyitems(items)
     assert [item.nodeid for item in items] == ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]"]
+
+
+def test_processes_of_tests_have_no_limit_of_memory() -> None:
+    """AddressSanitizer reserves more than a limit allows."""
+    show = [sys.executable, "-c", "import resource; print(*resource.getrlimit(resource.RLIMIT_DATA))"]
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (fault_plugin.DATA_BYTES, before[1]))
+        with fault_plugin.Unlimited(show, stdout=subprocess.PIPE, text=True) as process:
+            assert process.communicate()[0].split() == [str(before[1])] * 2
+        assert resource.getrlimit(resource.RLIMIT_DATA)[0] == fault_plugin.DATA_BYTES
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def test_cases_that_were_not_recorded_run_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

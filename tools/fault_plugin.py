@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_recorder import recorder
@@ -18,12 +20,25 @@ OTHER_CASES = 30
 """Cases of a test function that run though they were not recorded."""
 
 DATA_BYTES = 6 << 30
-"""Memory limit of a process, because a fault may request any amount."""
+"""Memory limit of the tests' own process, because a fault may request any amount."""
+
+
+class Unlimited(subprocess.Popen[Any]):
+    """A process without the limit: sanitizers of C programs reserve all addresses."""
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        limit, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        try:
+            super().__init__(*arguments, **keywords)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def pytest_configure() -> None:
     """Limit the memory, and import the compiler's modules, so that the recorder sees them."""
-    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    subprocess.Popen = Unlimited  # type: ignore[misc]
     if recorder is not None:
         import tflm.compiler.vectors  # noqa: F401
 
