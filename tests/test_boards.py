@@ -16,6 +16,7 @@ import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.boards import Bank, Board, boards, by_name
+from tflm.boards.sdks import sdk_share
 from tflm.firmware.board_fit import (
     BoardFit,
     BoardRefusal,
@@ -67,6 +68,14 @@ BESIDE = (FOUND.data_bytes or 0) + (FOUND.bss_bytes or 0) + (FOUND.stack_bytes o
 
 def places(fit: BoardFit) -> list[tuple[str, str | None]]:
     return [(placement.part, placement.bank and placement.bank.name) for placement in fit.placements]
+
+
+def test_a_size_of_an_sdk_is_a_range_or_one_number() -> None:
+    share = sdk_share("esp-idf", ("ESP32",))
+    assert share is not None
+    assert share.startup.low == 0 < share.startup.high
+    assert 0 < share.ram.low < share.ram.high
+    assert share.static["DRAM"].low == share.static["DRAM"].high > 0
 
 
 def test_memory_outside_of_the_chip_is_told_apart() -> None:
