@@ -10,7 +10,7 @@
 # make processors the real models and the tests of the kernels for each instruction set of x86, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
 # make web        the page that runs the package in a browser, in build/web
-# make web-test   all tests of that page in Chromium (two minutes); `make test` runs most
+# make web-test   all tests of that page in Chromium (two minutes); `make test` runs what needs no Python there
 # make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
 # make docs       the documentation site in build/site; make docs-test walks it in Chromium
 # make release-check  all checks of a release that need no account

@@ -1,6 +1,6 @@
 """The page that runs the package in a browser: what it shows and gives away is what the command does.
 
-`make web-test` runs all of them, `make test` those that take a second or two.
+`make web-test` runs all of them, `make test` those that do not load Python into the browser, which takes half a minute.
 """
 
 from __future__ import annotations
@@ -401,6 +401,7 @@ def test_boards_have_the_figures_of_the_command(visit: Visit, person_detect: Pat
         assert row[-1].startswith("yes" if board["fits"] else "no")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("board", [ESP32_S3, CORTEX_M55])
 def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Path, board: str) -> None:
     visit.open(person_detect, board)
@@ -414,6 +415,7 @@ def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Pat
     assert picture.locator("rect.buffer").count() == len(measured["buffers"])
 
 
+@pytest.mark.long
 def test_the_page_is_as_wide_as_a_phone(visit: Visit, person_detect: Path) -> None:
     visit.page.set_viewport_size({"width": 420, "height": 800})
     visit.open(person_detect, ESP32_S3)
@@ -435,6 +437,7 @@ def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_dete
         assert path.read_bytes() != person_detect.read_bytes()
 
 
+@pytest.mark.long
 def test_each_of_several_memories_is_drawn(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, SPIRAM_BOARD)
     visit.page.fill("#memories [name=memories]", "SRAM:48K,PSRAM:1M")
@@ -478,6 +481,7 @@ def test_a_smaller_model_is_gone_on_with_and_compared(visit: Visit, person_detec
     assert "person_detect_planned.tflite" in answer
 
 
+@pytest.mark.long
 def test_nothing_of_a_model_goes_to_the_network(visit: Visit) -> None:
     visit.requests.clear()
     visit.open(INT8_MODEL, CORTEX_M55)
@@ -532,6 +536,7 @@ def test_c_files_are_what_the_command_writes(visit: Visit, corpus: Path, tmp_pat
     assert f"fits {CORTEX_M55} as C without an interpreter" in said
 
 
+@pytest.mark.long
 def test_the_keyboard_is_enough(visit: Visit) -> None:
     page = visit.page
     visit.choose(CORTEX_M55)
