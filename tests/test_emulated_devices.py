@@ -226,12 +226,20 @@ def device_of(image: Path, name: str, model: tflm.Model) -> Iterator[tflm.device
         options = ["-display", "none", "-monitor", "none", "-semihosting", "-serial", serial]
         with subprocess.Popen(["qemu-system-arm", "-M", name, *options, "-kernel", str(image)]) as process:
             try:
-                while not path.exists() and process.poll() is None:
+                while not is_listening(path) and process.poll() is None:
                     time.sleep(0.02)
                 with Device(lambda: EmulatedWire(path, process.pid), model) as device:
                     yield device
             finally:
                 process.kill()
+
+
+def is_listening(path: Path) -> bool:
+    """Whether a socket takes connections, which it does not yet when its file is made."""
+    listening = " 00010000 "
+    return any(
+        listening in line and line.endswith(f" {path}") for line in Path("/proc/net/unix").read_text().splitlines()
+    )
 
 
 def ran(model: tflm.Model, image: Path, name: str, count: int = 3) -> DeviceRun:
