@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import Phase
+from sampling import some
 
 from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory import simple_memory_allocator as module
@@ -87,20 +87,28 @@ FAULTS = {
 }
 """Texts of the allocator's source, and what replaces them."""
 
-SHRUNK = "shared temps", "temp in 16 bits"
-"""Faults of which the report is to be small: to make it so takes longer than to find the fault."""
 
-
+@pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if fault not in SHRUNK:
-        monkeypatch.setattr("tflm.testing.counterexample.PHASES", [Phase.generate])
+    with pytest.raises(CheckFailed):
+        check_allocator(faulty_allocator(fault, monkeypatch))
+
+
+@pytest.mark.parametrize("fault", some(FAULTS, "shared temps", "temp in 16 bits"))
+def test_what_is_reported_is_small(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckFailed) as found:
+        check_allocator(faulty_allocator(fault, monkeypatch))
+    assert len(str(found.value).splitlines()) <= 10
+
+
+def faulty_allocator(fault: str, monkeypatch: pytest.MonkeyPatch) -> type[SimpleMemoryAllocator]:
+    """An allocator whose source has a fault."""
     source, (right, wrong) = inspect.getsource(module), FAULTS[fault]
     assert right in source
     faulty: Any = types.ModuleType("faulty_allocator")
     monkeypatch.setitem(sys.modules, faulty.__name__, faulty)
     vars(faulty)["TEMPS"] = []
     exec(source.replace(right, wrong), vars(faulty))
-    with pytest.raises(CheckFailed) as found:
-        check_allocator(faulty.SimpleMemoryAllocator)
-    assert fault not in SHRUNK or len(str(found.value).splitlines()) <= 10
+    made: type[SimpleMemoryAllocator] = faulty.SimpleMemoryAllocator
+    return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from checked_program import CheckedProgram
+from checked_program import CheckedProgram, needs_compiler
 from image_graphs import Images, shrinking_network
 from test_real_models import NAMES
 
@@ -67,7 +66,7 @@ def planes() -> tflm.Model:
     return tflm.Model(builder.build())
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@needs_compiler
 @pytest.mark.parametrize(
     ("optimize", "most"), [("ram", 1.6), (None, 1.7), pytest.param("speed", 9, marks=pytest.mark.long)]
 )
@@ -83,7 +82,7 @@ def test_planes_are_transposed_in_little_more_ram_than_they_take(
     np.testing.assert_array_equal(found[0], result_of(model, x))
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@needs_compiler
 def test_depthwise_convolutions_move_their_tensor_to_and_fro(tmp_path: Path) -> None:
     """Each runs in one call, its output a row and a position before its input, or behind it."""
     size, channels = 12, 8
@@ -125,7 +124,7 @@ def test_both_ends_are_told_beside_the_program() -> None:
     assert sizes["ram"].ram_bytes == tflm.compile_model(planes(), optimize="ram").ram_bytes
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@needs_compiler
 def test_info_takes_no_memory_unless_it_is_called(tmp_path: Path) -> None:
     model = shrinking_network(16)
     tflm.compile_model(model, "net").write(tmp_path)

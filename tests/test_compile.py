@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_program import needs_compiler
 from compiled_emulation import Emulator
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
@@ -54,7 +55,7 @@ COMPILERS = {
     "RISC-V": ("riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "-ffreestanding"),
 }
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+pytestmark = needs_compiler
 
 
 def can_compile(command: tuple[str, ...], folder: Path) -> bool:

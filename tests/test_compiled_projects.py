@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checked_program import needs_compiler
 from test_cli import INT8_MODEL, run
 from test_export import STAND_INS
 from test_fit import MODEL, board
@@ -28,7 +29,7 @@ from tflm.libraries import library_for
 STRICT = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-attributes")
 LANGUAGES = {".c": ("cc", "-std=c99"), ".cpp": ("c++", "-std=c++17"), ".ino": ("c++", "-std=c++17")}
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+pytestmark = needs_compiler
 
 
 def syntax_check(folder: Path) -> int:

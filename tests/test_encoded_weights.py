@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from checked_program import needs_compiler
 from compressed_table import DOCUMENT, ROW, cells, compiled
 from models import INT8
 from test_compile import check
@@ -76,7 +76,7 @@ def encoded(model: tflm.Model, scheme: decode.Scheme) -> tflm.Model:
     return with_decoded(model, encodings)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@needs_compiler
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_c_decodes_a_row_at_a_time(tmp_path: Path, scheme: str) -> None:
     model = model_of_layers()

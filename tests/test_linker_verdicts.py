@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from sampling import some
 
 import tflm
 from tflm.boards import Board, by_name
@@ -21,8 +22,7 @@ from tflm.firmware.verdict import verdict_of
 
 COMPILER = "arm-none-eabi-gcc"
 
-BOARDS = ["nucleo-f401re", "pico"]
-MORE_BOARDS = ["nrf52dk", "wio-terminal", "nucleo-l053r8", "corstone-300"]
+BOARDS = ["nucleo-f401re", "nrf52dk", "wio-terminal", "pico", "nucleo-l053r8", "corstone-300"]
 MODELS = ["hello_world_int8", "kws_ref_model", "micro_speech_quantized", "okay_nabu_v2", "person_detect"]
 MODELS += ["pretrainedResnet_quant", "vww_96_int8", "ad01_int8", "trained_lstm", "dtln_noise_suppression"]
 
@@ -123,7 +123,7 @@ def _with_share(fit: BoardFit, share: SdkShare) -> BoardFit:
     return replace(fit, board=Resized(**fields))
 
 
-@pytest.mark.parametrize("name", [*BOARDS, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_BOARDS)])
+@pytest.mark.parametrize("name", some(BOARDS, "nucleo-f401re", "pico"))
 def test_what_fits_links_and_what_does_not_fit_does_not(
     name: str, linked: dict[tuple[str, str, frozenset[str]], Linked], corpus: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from models import counter
+from sampling import some
 
 import tflm
 from tflm.errors import ArenaError, ArenaExhausted
@@ -218,7 +219,7 @@ def test_a_planted_fault_is_found(fault: str) -> None:
         check_planner(FAULTS[fault])
 
 
-@pytest.mark.parametrize("fault", ["from 16 on", "steps modulo 32", "Moving"])
+@pytest.mark.parametrize("fault", some(FAULTS, "from 16 on", "steps modulo 32", "Moving"))
 def test_what_is_reported_is_small(fault: str) -> None:
     with pytest.raises(CheckFailed) as found:
         check_planner(FAULTS[fault])

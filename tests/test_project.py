@@ -176,14 +176,9 @@ def unimported(source: str) -> set[str]:
     """Modules that a source names by attributes, as `tflm.memory.tensor`, but does not import itself."""
     if re.search(r"^(?!\s*(from|import) ).*\btflm\.\w+\.\w", source, re.MULTILINE) is None:
         return set()
-    named = {dotted(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    named = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     found = {name for name in named if name.count(".") > 1 and name in IMPORTS}
     return found - {module_of(name, IMPORTS) for name in imported_by(source)}
-
-
-def dotted(node: ast.AST) -> str:
-    """A name with its attributes; those of any other expression begin with a dot."""
-    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 @pytest.mark.parametrize("folder", ["tests", "tools", "examples", "web"])
