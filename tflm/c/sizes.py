@@ -66,9 +66,9 @@ def measured_sizes() -> dict[tuple[str, int], dict[Build, KernelSize]]:
 
 
 def checksum_of(kernel: Kernel) -> int:
-    """The checksum of a kernel's text in C, without white space."""
+    """Return the checksum of a kernel's C text without comments and white space."""
     text = source.structures([kernel]) + source.translate([kernel], linkage="")
-    return zlib.crc32("".join(text.split()).encode())
+    return zlib.crc32("".join(source.COMMENT.sub("", text).split()).encode())
 
 
 def measured_as(kernel: Kernel) -> Kernel:
