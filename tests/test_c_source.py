@@ -324,7 +324,7 @@ def test_what_c_lacks_is_refused_with_its_place() -> None:
 
 
 def test_variables_that_c_can_not_tell_apart_are_refused() -> None:
-    with pytest.raises(TranslationError, match="_i is called as another variable is in C"):
+    with pytest.raises(TranslationError, match="_i has the same name in C as another variable"):
         translate([count_twice])
 
 

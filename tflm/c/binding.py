@@ -1,4 +1,4 @@
-"""The operators of a model as calls of kernels, bound to arrays: each buffer of the model is an array of its own."""
+"""Bind the operators of a model to kernel calls on arrays. Each buffer of the model is a separate array."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[S
 
 
 def no_steps(context: KernelContext, node: Node, registration: Registration) -> None:
-    """Binds no node."""
+    """Return None: this binds no kernels."""
 
 
 Action = Union[Step, LibraryCall, ControlFlow[Step, npt.NDArray[np.uint8]]]
@@ -52,13 +52,13 @@ Action = Union[Step, LibraryCall, ControlFlow[Step, npt.NDArray[np.uint8]]]
 
 @dataclass(frozen=True)
 class BoundOperator:
-    """An operator and what runs it.
+    """An operator and the statements that run it.
 
     Attributes:
-        subgraph, index: its place in the model.
-        node: the node, prepared.
-        actions: in order.
-        lean: the same operator with slower kernels that take less scratch; None if there are none.
+        subgraph, index: its position in the model.
+        node: the prepared node.
+        actions: the statements, in order.
+        lean: the same operator with slower kernels that use less scratch memory; None if there are none.
     """
 
     subgraph: int
@@ -68,33 +68,33 @@ class BoundOperator:
     lean: BoundOperator | None = None
 
     def steps(self) -> Iterator[Step]:
-        """All calls of kernels in it."""
+        """Return the kernel calls of the operator."""
         return calls_in(self.actions, Step)
 
     def library_calls(self) -> Iterator[LibraryCall]:
-        """All calls of a library's functions in it."""
+        """Return the operator's calls of library functions."""
         return calls_in(self.actions, LibraryCall)
 
 
 BufferKey = tuple[Union[int, str], int]
-"""Names a buffer: a tensor, by subgraph and index; "scratch" or "kept" and its offset in the arena; or "owned" and an
-id for an array that an operator owns."""
+"""Identifies a buffer: subgraph and index of a tensor; "scratch" or "kept" and an offset in the arena; or "owned" and
+the id of an array that belongs to an operator."""
 
 
 def root_of(array: Array) -> Array:
-    """The array that owns the memory of another: a buffer."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def offset_in_buffer(array: Array) -> int:
-    """Bytes from the start of its buffer to the first element of an array."""
+    """Return the offset of an array's first element in its buffer, in bytes."""
     return array.ctypes.data - root_of(array).ctypes.data
 
 
 class SymbolicArena(Arena):
-    """An arena of any size without bytes: each buffer that is placed in it is an array of its own.
+    """An unlimited arena without storage: each buffer placed in it becomes a separate array.
 
     Attributes:
         buffers: the arrays, by offset.
@@ -108,7 +108,7 @@ class SymbolicArena(Arena):
 
     @property
     def size(self) -> int:
-        """A size that exceeds any model's."""
+        """A size larger than any model needs."""
         return self.SIZE
 
     def _at(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
@@ -123,11 +123,11 @@ class BoundModel:
 
     Attributes:
         model: the model.
-        graph, layout: as they are after `reset`.
-        arena: the arrays of tensors, scratch buffers and what operators keep.
-        operators: of each subgraph.
-        states: variables that become the values of other tensors at the end of an invoke.
-        feed: the input that the caller feeds rows at a time.
+        graph, layout: their state after `reset`.
+        arena: the arrays of tensors, scratch buffers and operator state.
+        operators: the bound operators of each subgraph.
+        states: variables that take the values of other tensors at the end of an invoke.
+        feed: the input whose rows the caller passes a few at a time.
     """
 
     model: Model
@@ -140,7 +140,7 @@ class BoundModel:
 
     @functools.cached_property
     def _keys(self) -> dict[int, BufferKey]:
-        """The keys of the arena's arrays, by the id of the array."""
+        """Return the key of each array in the arena, by the id of the array."""
         scratch = {buffer.offset for buffer in self.layout.planned if buffer.tensor is None}
         keys: dict[int, BufferKey] = {
             id(array): ("scratch" if offset in scratch else "kept", offset)
@@ -153,17 +153,17 @@ class BoundModel:
         return keys
 
     def key(self, array: Array) -> BufferKey:
-        """The buffer that an array is in."""
+        """Return the key of the buffer that an array lies in."""
         buffer = id(root_of(array))
         return self._keys.get(buffer, ("owned", buffer))
 
     def shown(self) -> list[npt.NDArray[Any]]:
-        """The elements of inputs and outputs."""
+        """Return the elements of inputs and outputs."""
         main = self.model.subgraphs[0]
         return [self.tensors()[i].elements for i in (*(main.inputs or ()), *(main.outputs or ()))]
 
     def tensors(self, subgraph: int = 0) -> list[TfLiteEvalTensor]:
-        """The tensors of a subgraph."""
+        """Return the tensors of a subgraph."""
         return self.graph.allocations[subgraph].tensors
 
 
@@ -171,16 +171,16 @@ class BoundModel:
 def bind_model(
     model: Model, bind: BindSteps = bind_steps, feed: Feed | None = None, bind_lean: BindSteps = no_steps
 ) -> BoundModel:
-    """Prepare a model and bind all of its operators. The model that is bound has no TFLM_DECODE, but constants.
+    """Prepare a model and bind all of its operators. In the bound model, constants replace TFLM_DECODE.
 
     Args:
         model: the model.
-        bind: binds an operator.
-        feed: the input that the caller feeds rows at a time.
-        bind_lean: binds an operator of the first subgraph that takes scratch to slower kernels that take less.
+        bind: the function that binds an operator.
+        feed: the input whose rows the caller passes a few at a time.
+        bind_lean: binds an operator of the first subgraph that uses scratch memory to slower kernels that use less.
 
     Raises:
-        CompileError: there are operators without kernels; it names all of them.
+        CompileError: an operator has no C kernels; the message names all such operators.
         TflmError: the model cannot be run.
     """
     _require_kernels(model)
@@ -212,16 +212,16 @@ def bind_model(
 
 
 FLEX = "Flex"
-"""The prefix of the names of TensorFlow's own operators."""
+"""Prefix of the names of TensorFlow's own operators (Flex)."""
 
 INTERPRETER = "run this model with TFLM's interpreter (tflm export)"
 
 
 def _require_kernels(model: Model) -> None:
-    """Reject operators that only the user, or the driver of an NPU, has code for.
+    """Reject operators whose code only the user or an NPU driver has.
 
     Raises:
-        CompileError: there are some; the message names all of one kind.
+        CompileError: there are such operators; the message names all of one kind.
     """
     operators = [operator for subgraph in model.subgraphs for operator in subgraph.operators or ()]
     names = dict.fromkeys(map(model.operator_name, operators))
@@ -229,7 +229,7 @@ def _require_kernels(model: Model) -> None:
     flex = [name for name in unknown if name.startswith(FLEX)]
     if flex:
         raise CompileError(
-            f"no C kernels for {', '.join(flex)}, which TFLM's interpreter lacks as well: TensorFlow's own operators "
+            f"no C kernels for {', '.join(flex)}, which TFLM lacks, too: TensorFlow's own operators "
             "do not run on microcontrollers; convert the model without SELECT_TF_OPS"
         )
     if unknown:
@@ -240,7 +240,7 @@ def _require_kernels(model: Model) -> None:
 
 
 def _without_decoders(bound: BoundModel) -> BoundModel:
-    """The model with constants for what it decodes, whose arrays tell how they are stored."""
+    """Replace TFLM_DECODE by constants. Their arrays record how the values are stored."""
     nodes: dict[int, Node] = {}
 
     def collect(planned: PlannedNode) -> None:
@@ -257,7 +257,7 @@ def _without_decoders(bound: BoundModel) -> BoundModel:
 
 
 def _prepared(model: Model) -> BoundModel:
-    """The model laid out in an arena whose buffers share no bytes, with variables reset."""
+    """Lay out the model in an arena whose buffers do not overlap, and reset its variables."""
     arena = SymbolicArena()
     graph = MicroGraph(model, AllOpsResolver())
     with np.errstate(all="ignore"):
@@ -321,7 +321,7 @@ def _subgraph_call(
 def _copies(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEvalTensor]) -> Sequence[Step]:
     steps = copy_steps(copies_between(sources, targets))
     if steps is None:
-        raise OperatorError("copies tensors that overlap")
+        raise OperatorError("copies between overlapping tensors")
     return steps
 
 
@@ -338,7 +338,7 @@ def _bytes(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
 
 
 def _types(node: Node) -> str:
-    """The element types of a node's inputs and outputs, for messages."""
+    """Format the element types of a node's inputs and outputs for messages."""
     inputs = (node.eval_input(i) for i, tensor in enumerate(node.inputs) if tensor >= 0)
     sides = [inputs, _outputs(node)]
     return " to ".join("/".join(tensor.type.name.lower() for tensor in side) or "nothing" for side in sides)

@@ -43,7 +43,7 @@ def _size(size: Size) -> str:
 
 
 def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
-    """Facts about a model that calls the functions of a library."""
+    """Report which operators of a model call a library."""
     if model.generated_ram_bytes is None:
         return []
     operators = sum(map(len, model.program.bound.operators))
@@ -58,7 +58,7 @@ def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
 
 
 def _kept_by_reason(model: CompiledModel) -> dict[str, list[Place]]:
-    """The operators that keep generated kernels although a library is used, by reason."""
+    """Group the operators that use generated kernels in a model with a library, by reason."""
     found: dict[str, list[Place]] = {}
     for place, kept in model.kept_kernels.items():
         found.setdefault(kept.reason, []).append(place)
@@ -66,7 +66,7 @@ def _kept_by_reason(model: CompiledModel) -> dict[str, list[Place]]:
 
 
 def _spans(places: Sequence[Place]) -> str:
-    """Operators such as 0-4, 7; those of other subgraphs than the first begin with its number, as in 1:0-4."""
+    """Format operators as 0-4, 7. Operators outside of the first subgraph have its number in front, as in 1:0-4."""
     spans: list[list[Place]] = []
     for subgraph, index in places:
         if spans and spans[-1][-1] == (subgraph, index - 1):
@@ -83,12 +83,12 @@ def _span(places: Sequence[Place]) -> str:
 
 def _unknown(instructions: Instructions) -> str:
     if not instructions.unknown:
-        return "unknown: the model runs other subgraphs, or functions of a library"
+        return "unknown: the model runs other subgraphs or calls library functions"
     return f"unknown: not counted for {', '.join(instructions.unknown)}"
 
 
 def _share(model: CompiledModel, stage: Rows) -> str:
-    """A stage's share of the instructions."""
+    """Format a stage's share of the instructions."""
     total, in_stage = model.instructions.total, stage_instructions(model, stage)
     if not total or not in_stage:
         return ""
@@ -97,7 +97,7 @@ def _share(model: CompiledModel, stage: Rows) -> str:
 
 
 def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
-    """Instructions of the operators of a stage; empty where one has no formula."""
+    """Return the instructions of a stage's operators; empty if an operator has no estimate."""
     known = [model.instructions.operators.get(index) for index in range(stage.first, stage.end)]
     found = [each for each in known if each is not None]
     if len(found) < len(known):
@@ -106,7 +106,7 @@ def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
 
 
 def compile_figures(paths: Sequence[Path], made: CompiledModels) -> dict[str, Any]:
-    """The JSON document."""
+    """Return the JSON document."""
     return {"models": [_figures(path, model) for path, model in zip(paths, made.models)], "files": list(made.files)}
 
 

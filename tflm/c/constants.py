@@ -1,4 +1,4 @@
-"""Constants as C: literals of numbers, and tables; lines of code that are not too long."""
+"""Constants as C: literals and tables. Also breaks long lines of code."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ C_TYPES = {
     "bool": "uint8_t",
     "complex64": "float",
 }
-"""The type of an element in C, by the name of its dtype; a complex number is two floats."""
+"""The C type of an element, by the name of its dtype. A complex number is two floats."""
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
-    """The type of an element; bytes for what C lacks."""
+    """Return the C type of an element; that of a byte if C has no such type."""
     return C_TYPES.get(dtype.name, "uint8_t")
 
 
 def integer_literal(value: int) -> str:
-    """An integer of any type up to 64 bits."""
+    """Format an integer of any type up to 64 bits."""
     if value == -(2**31):
         return "INT32_MIN"
     if value == -(2**63):
@@ -48,7 +48,7 @@ def integer_literal(value: int) -> str:
 
 
 def float_literal(value: float, suffix: str = "") -> str:
-    """A float: the shortest decimal number that reads as it; "f" for a float32."""
+    """Format a float as the shortest decimal number that C reads as the same value; "f" marks a float32."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -60,7 +60,7 @@ def float_literal(value: float, suffix: str = "") -> str:
 
 
 def table_definition(name: str, values: npt.NDArray[Any]) -> str:
-    """A `static const` array."""
+    """Return the definition of a `static const` array."""
     if values.dtype.kind == "c":
         values = values.view(np.float32)
     kind = c_type(values.dtype)
@@ -76,7 +76,7 @@ def table_definition(name: str, values: npt.NDArray[Any]) -> str:
 
 
 def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
-    """Indented lines of words, with a comma after each."""
+    """Return words on indented lines, with a comma after each word."""
     line = ""
     for word in words:
         if line and len(indent) + len(line) + len(word) + 2 > LINE_LENGTH:
@@ -88,11 +88,11 @@ def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
 
 
 BREAKS = re.compile(r", | && | \|\| | \+ ")
-"""A line of C can be broken after these."""
+"""Places where a line of C may be broken."""
 
 
 def short_lines(text: str) -> str:
-    """C whose lines of code are broken where they have more than `LINE_LENGTH` characters."""
+    """Break lines of code with more than `LINE_LENGTH` characters."""
     return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
 
 
@@ -109,7 +109,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def wrapped(first: str, words: Sequence[str], last: str) -> Iterator[str]:
-    """A call or initializer on one line, or on several ones."""
+    """Return a call or initializer on one line, or on several if it is too long."""
     line = first + ", ".join(words) + last
     if len(line) <= LINE_LENGTH:
         yield line

@@ -1,6 +1,7 @@
 """IF, WHILE and CALL_ONCE as statements.
 
-A bound operator has steps as calls, and arrays as places; a program has calls and pointers that are planned.
+In a bound operator, calls are steps and places are arrays. In a program, calls are planned calls and places are
+pointers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OtherPlace = TypeVar("OtherPlace")
 
 @dataclass(frozen=True)
 class SubgraphCall(Generic[Call]):
-    """The execution of another subgraph: its inputs are copied first, its outputs afterwards."""
+    """Runs another subgraph: copies its inputs first, and its outputs afterwards."""
 
     before: Sequence[Call]
     subgraph: int
@@ -26,7 +27,7 @@ class SubgraphCall(Generic[Call]):
 
 @dataclass(frozen=True)
 class If(Generic[Call, Place]):
-    """One of two subgraphs; the first byte of the condition decides."""
+    """Runs one of two subgraphs, chosen by the first byte of the condition."""
 
     condition: Place
     then: SubgraphCall[Call]
@@ -35,7 +36,7 @@ class If(Generic[Call, Place]):
 
 @dataclass(frozen=True)
 class While(Generic[Call, Place]):
-    """The subgraph of the condition, then the body for as long as the first byte of `holds` is not 0.
+    """Runs the subgraph of the condition, then the body, as long as the first byte of `holds` is not 0.
 
     Attributes:
         before: copies inputs to the condition and to the outputs.
@@ -51,7 +52,7 @@ class While(Generic[Call, Place]):
 
 @dataclass(frozen=True)
 class RunOnce(Generic[Place]):
-    """A subgraph that runs while the first byte of `pending` is not 0, which it then becomes."""
+    """Runs a subgraph if the first byte of `pending` is not 0, and sets the byte to 0."""
 
     pending: Place
     subgraph: int
@@ -61,7 +62,7 @@ ControlFlow = Union[If[Call, Place], While[Call, Place], RunOnce[Place]]
 
 
 def calls_in(statements: Iterable[object], kind: type[Call]) -> Iterator[Call]:
-    """The calls of one kind among statements, also those of control flow."""
+    """Yield the calls of one kind in statements, including those in control flow."""
     for statement in statements:
         if isinstance(statement, kind):
             yield statement
@@ -77,12 +78,12 @@ def translated(
     calls: Callable[[Sequence[Call]], Sequence[OtherCall]],
     place: Callable[[Place, str], OtherPlace],
 ) -> ControlFlow[OtherCall, OtherPlace]:
-    """The same statement with other calls and places.
+    """Return the statement with its calls and places translated.
 
     Args:
         statement: the statement.
-        calls: translates calls.
-        place: translates a place, which has a name.
+        calls: translates a sequence of calls.
+        place: translates a place, given with a name.
     """
 
     def called(call: SubgraphCall[Call]) -> SubgraphCall[OtherCall]:

@@ -1,6 +1,7 @@
-"""Models as the compiler takes them: constants in place of TFLM_DECODE, and the shapes that operators give tensors.
+"""Prepare a model for the compiler: replace TFLM_DECODE by constants, and set the shapes that operators give tensors.
 
-Encoded constants are known both ways: kernels are bound to their elements, and may read their codes instead.
+For encoded constants, both the elements and the codes are available: kernels are bound to the elements, but may read
+the codes instead.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from tflm.schema.writer import write_model
 
 
 class Encoding(NamedTuple):
-    """How a constant is stored."""
+    """The encoding of a constant."""
 
     scheme: Scheme
     encoded: Encoded
 
 
 Encodings = Mapping[int, Encoding]
-"""By tensor of the first subgraph."""
+"""Encodings, by tensor of the first subgraph."""
 
 
 def has_decoders(model: Model) -> bool:
@@ -38,9 +39,9 @@ def has_decoders(model: Model) -> bool:
 
 
 def with_constants(model: Model, nodes: Mapping[int, Node]) -> tuple[Model, dict[int, Encoding]]:
-    """The model with the results of its TFLM_DECODE operators as constants, and how these were encoded.
+    """Return the model with constants in place of the results of its TFLM_DECODE operators, and their encodings.
 
-    A result that is an output of the model stays one of an operator.
+    A result that is an output of the model is not replaced.
 
     Args:
         model: the model.
@@ -70,11 +71,11 @@ def with_constants(model: Model, nodes: Mapping[int, Node]) -> tuple[Model, dict
 
 
 def with_shapes(model: Model, tensors: list[list[TfLiteEvalTensor]]) -> Model:
-    """The model with the shapes that its tensors have when operators are prepared.
+    """Return the model with the tensor shapes that operators have after they are prepared.
 
     Args:
         model: the model.
-        tensors: of each subgraph.
+        tensors: the prepared tensors of each subgraph.
     """
     pairs = [zip(subgraph.tensors or (), found) for subgraph, found in zip(model.subgraphs, tensors)]
     if all((table.shape or ()) == tensor.dims for pair in pairs for table, tensor in pair):

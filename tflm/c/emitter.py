@@ -1,4 +1,4 @@
-"""The C file of a compiled model: its kernels, its constants, and a function for each subgraph."""
+"""Write the C file of a compiled model: its kernels, its constants, and a function for each subgraph."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ MEMORY_FUNCTIONS = {
     "memmove": "void *memmove(void *target, const void *source, size_t count);",
     "memset": "void *memset(void *target, int value, size_t count);",
 }
-"""What code may use of the C library. It is declared here, because compilers without a library have no <string.h>. They
-call these functions themselves."""
+"""Functions of the C library that the code uses. They are declared here because freestanding compilers have no
+<string.h>; such compilers emit calls of these functions themselves."""
 
 ONE_FLOAT, TWO_FLOATS = (*MATH_FUNCTIONS.values(), "fabs"), tuple(MATH_OF_TWO.values())
 MATH = re.compile(rf"\b(NAN|INFINITY|(?:{'|'.join((*ONE_FLOAT, *TWO_FLOATS))})f?(?=\())")
-"""What code may use of <math.h>."""
+"""Names of <math.h> that the code may use."""
 
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
@@ -95,10 +95,10 @@ CHECKS = """\
 #error "This code needs arithmetic right shifts of negative numbers."
 #endif
 """
-"""What the code assumes beyond C99."""
+"""Checks of what the code assumes beyond C99."""
 
 BEFORE = """\
-/* A multiplication and an addition are rounded each, on processors that fuse them, too. */
+/* Round products and sums separately, also on processors with fused multiply-add. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -107,7 +107,7 @@ BEFORE = """\
 
 /* Attributes of all {what}, such as __attribute__((section(".itcm"))): define them to choose sections. */
 """
-"""Begins each file: GCC inlines no functions whose optimization differs."""
+"""Text at the start of each file, because GCC does not inline functions that are compiled with other options."""
 
 MACRO = """\
 #ifndef {name}
@@ -116,19 +116,19 @@ MACRO = """\
 """
 
 FUNCTION = re.compile(r"^(?=(?:static|NOT_INLINED) )", re.MULTILINE)
-"""The start of the definition of a kernel or table."""
+"""Matches the start of the definition of a kernel or table."""
 
 HEAD = re.compile(r"^(?=\w.*\)$)", re.MULTILINE)
-"""The start of the definition of a function of the program."""
+"""Matches the start of the definition of a function of the program."""
 
 
 def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str, str]:
-    """The files NAME.h and NAME.c of kernels that several models share.
+    """Return the files NAME.h and NAME.c with kernels that several models share.
 
     Args:
-        kernels: each once.
+        kernels: the kernels, without repetition.
         name: a C identifier.
-        origin: a line that says where the files are from.
+        origin: a line that says where the files come from.
     """
     unique = list(dict.fromkeys(kernels))
     declarations = "\n".join(source.declaration(kernel, linkage="") for kernel in unique)
@@ -153,8 +153,8 @@ class CFile(NamedTuple):
     """The file NAME.c.
 
     Attributes:
-        text: what it holds.
-        steps: of `NAME_step`.
+        text: the contents.
+        steps: number of steps of `NAME_step`.
     """
 
     text: str
@@ -162,12 +162,12 @@ class CFile(NamedTuple):
 
 
 def c_file(program: Program, name: str, origin: str, kernel_header: str | None = None) -> CFile:
-    """NAME.c.
+    """Return the file NAME.c.
 
     Args:
         program: the model, with its RAM planned.
         name: a C identifier, the prefix of everything that is declared.
-        origin: a line that says where the file is from.
+        origin: a line that says where the file comes from.
         kernel_header: the header that declares the kernels; None to define them in this file.
     """
     writer = _Writer(program, name)
@@ -194,7 +194,7 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
 
 
 def includes_of(code: str, own: str | None = None) -> str:
-    """What a piece of code includes and declares: a header of its own, if any, and what it needs of the C library."""
+    """Return the includes and declarations that code needs: its own header, if any, and the C library's."""
     used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
     headers = ["stdbool.h"] + ["stddef.h"] * bool(used)
     checks = ASSERT if "assert(" in code else []
@@ -207,11 +207,12 @@ ASSERT = [
     *("#elif !defined(__has_include)", "#include <assert.h>", "#elif __has_include(<assert.h>)", "#include <assert.h>"),
     *("#else", "#define assert(holds) ((void)sizeof(holds))", "#endif"),
 ]
-"""Lines that make `assert` known: it does nothing for compilers that have no C library, and in release builds."""
+"""Lines that include or define `assert`; it does nothing in release builds and without a C library."""
 
 
 def _math_of(code: str) -> list[str]:
-    """The lines that include <math.h>, or declare what code uses of it for compilers that have no C library."""
+    """Return lines that include <math.h>, or that declare the functions that the code uses if there is no such
+    header."""
     names = sorted(set(MATH.findall(COMMENT.sub("", code))))
     if not names:
         return []
@@ -237,21 +238,21 @@ MATH_CONSTANTS = {"INFINITY": "(1.0f / 0.0f)", "NAN": "(0.0f / 0.0f)"}
 
 
 def kernels_of(program: Program) -> list[Kernel]:
-    """The kernels that a program calls, each once."""
+    """Return the kernels that a program calls, without repetition."""
     return list(dict.fromkeys(call.kernel for call in program.calls()))
 
 
 DTYPES = {kind: dtype for dtype, kind in reversed(C_TYPES.items())}
-"""By the type of a number in C."""
+"""The dtype of each numeric C type."""
 
 
 class PartCall(NamedTuple):
-    """A call of a stage.
+    """A kernel call in a stage.
 
     Attributes:
-        name: the function.
-        key: unique among the calls of the function.
-        comment: what it computes.
+        name: the C function.
+        key: unique among the calls of this function.
+        comment: names the operator in the code.
         failure: as `source.failure_of` returns it.
     """
 
@@ -265,10 +266,10 @@ class _Piece(NamedTuple):
     """A piece of an invoke: an operator, or the calls of a stage.
 
     Attributes:
-        lines: of the code.
-        steps: how many there are: 1, or the calls of a stage.
-        stage: its number; None for an operator.
-        declaration: of a variable of the function that the lines are in.
+        lines: lines of code.
+        steps: number of steps: 1, or the number of calls in the stage.
+        stage: number of the stage; None for an operator.
+        declaration: a variable that the function around the lines must declare.
     """
 
     lines: list[str]
@@ -278,16 +279,16 @@ class _Piece(NamedTuple):
 
 
 RETURN = re.compile(r"\breturn ([1-9]\d*);")
-"""Of an operator that failed."""
+"""Matches the return statement of an operator that failed."""
 
 
 def _is_part(code: Code) -> bool:
-    """Whether something belongs to a stage."""
+    """Whether code belongs to a stage."""
     return not isinstance(code, OperatorCode) or code.rows is not None
 
 
 def _structure_bytes(parameter: source.Parameter) -> int:
-    """Bytes of a structure on a 32-bit processor."""
+    """Return the size of a structure on a 32-bit processor."""
     size = 0
     for field in parameter.fields:
         bytes = 4 if field.c_type.endswith("*") else np.dtype(DTYPES[field.c_type]).itemsize
@@ -304,9 +305,9 @@ class _Writer:
     """Writes the functions of a program.
 
     Attributes:
-        records: definitions of constant structures, which calls refer to.
-        stages: functions in which operators take turns.
-        steps: how many steps `NAME_step` has.
+        records: definitions of constant structures that calls refer to.
+        stages: functions that run the calls of a stage.
+        steps: number of steps of `NAME_step`.
     """
 
     def __init__(self, program: Program, name: str):
@@ -320,7 +321,7 @@ class _Writer:
         self._library = LibraryWriter(self.records, self._address)
 
     def functions(self) -> str:
-        """All functions, in the order in which they call each other."""
+        """Return all functions, each before its callers."""
         called = [i for i in reached_subgraphs(self._program.bound) if i]
         parts = [*(self._subgraph(i) for i in called), self._reset(), self._invoke()]
         parts[:0] = self.stages
@@ -334,7 +335,7 @@ class _Writer:
         return ram_parameter(self._program)
 
     def _function(self, head: str, body: Iterable[str]) -> str:
-        """A function with the given lines, which begins with the addresses that they use."""
+        """Return a function with the given lines, preceded by the base addresses that they use."""
         lines = list(body)
         text = "\n".join(lines)
         memories = sorted({int(number) for number in re.findall(r"\bbase_(\d+)\b", text)})
@@ -366,7 +367,7 @@ class _Writer:
         return self._function(head, [*lines, f"{INDENT}return 0;"]) + self._step(pieces)
 
     def _step(self, pieces: Sequence[_Piece]) -> str:
-        """The function that runs the model in steps: it is compiled on demand, because it repeats all calls."""
+        """Return the function that runs the model in steps. It repeats all calls, so it is compiled only on demand."""
         self.steps = sum(piece.steps for piece in pieces)
         first, cases, stages = 0, list[str](), list[str]()
         for piece in pieces:
@@ -389,7 +390,7 @@ class _Writer:
         return f"\n#if defined({macro})\n{self._function(head, body)}#endif\n"
 
     def _pieces(self, subgraph: int) -> list[_Piece]:
-        """The operators of a subgraph, and its stages, in order."""
+        """Return the operators and stages of a subgraph, in order."""
         pieces: list[_Piece] = []
         for is_stage, group in itertools.groupby(self._program.subgraphs[subgraph], _is_part):
             codes = list(group)
@@ -403,7 +404,7 @@ class _Writer:
         return pieces
 
     def _moved(self, move: MovedRows) -> tuple[Pointer, Pointer]:
-        """The target and the source of bytes that move."""
+        """Return the target and the source of moved rows."""
         buffers = self._program.plan.buffers
         return Pointer(buffers[move.target_buffer], move.target), Pointer(buffers[move.buffer], move.source)
 
@@ -412,7 +413,7 @@ class _Writer:
         return [f"{INDENT}memmove({target}, {source}, {move.size});"]
 
     def _stage(self, codes: Sequence[Code]) -> _Piece:
-        """Operators that take turns: a call of the function that runs them."""
+        """Return the call of the function that runs a stage."""
         calls = [call for code in codes for call in self._part_calls(code)]
         table = stage_table(calls)
         if table is None or any(call.failure for call, _ in calls):
@@ -441,7 +442,8 @@ class _Writer:
         return _Piece([*self._stage_comment(codes), f"{INDENT}run_stage_{number}(ram, 0, {rows});"], rows, number)
 
     def _fed_piece(self, codes: Sequence[Code], number: int, starts: Sequence[int]) -> _Piece:
-        """The stage that rows are fed to: each call of NAME_feed runs it until the next rows are needed."""
+        """Return the stage that the caller feeds rows to: each call of NAME_feed runs it until it needs the next
+        rows."""
         counts = [sum(1 for _ in self._part_calls(code)) for code in codes]
         places = [0, *itertools.accumulate(counts)]
         kind = np.uint16 if places[-1] < 1 << 16 else np.int32
@@ -468,7 +470,7 @@ class _Writer:
         yield from (self._title(operators[index]) for index in sorted(operators))
 
     def _title(self, operator: BoundOperator) -> str:
-        """A comment with what an operator is, and its outputs with their shapes."""
+        """Return a comment with the operator's name, and its outputs with their shapes."""
         tensors = self._program.bound.tensors(operator.subgraph)
         outputs = [tensors[i] for i in operator.node.outputs]
         made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
@@ -476,7 +478,7 @@ class _Writer:
         return f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
 
     def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
-        """The calls of some rows of an operator, or of rows that move."""
+        """Return the calls for some rows of an operator, or for moved rows."""
         if isinstance(code, MovedRows):
             moved = self._moved(code)
             places = [self._argument_at(place, "uint8_t *") for place in moved]
@@ -524,7 +526,7 @@ class _Writer:
         return Argument(f"{cast}(base_{base.memory} + {{}})", base.offset + offset)
 
     def _index(self, operator: BoundOperator) -> int:
-        """The index of an operator in the model as it was before one was added that takes rows."""
+        """Return the operator's index in the original model, before the operator that takes rows was added."""
         return operator.index - (self._program.bound.feed is not None and not operator.subgraph)
 
     def _operator(self, code: OperatorCode) -> Iterator[str]:
@@ -577,7 +579,7 @@ class _Writer:
             yield from wrapped(f"{indent}{name}(", arguments, ");")
             return
         yield from wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
-        # An operator that waits for more input ends the invoke, which has not failed then.
+        # An operator that waits for more input ends the invoke without an error.
         yield f"{indent}{INDENT}return {0 if failure == 'aborted' else self._index(code.operator) + 1};"
         yield f"{indent}}}"
 
@@ -587,7 +589,7 @@ class _Writer:
         return self._expression(call.operands[parameter.name], parameter.c_type, call)
 
     def _record(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> str:
-        """Define the struct that a call is given; returns its name."""
+        """Define the constant structure that a call needs, and return its name."""
         operator = code.operator
         name = f"{operator.node.operator.lower()}_{operator.index}_{parameter.name}_{len(self.records)}"
         kind = parameter.c_type.rstrip(" *")
@@ -597,7 +599,7 @@ class _Writer:
         return name
 
     def _fields(self, parameter: source.Parameter, call: KernelCall) -> list[str]:
-        """The initializers of a struct."""
+        """Return the initializers of a structure."""
         return [
             f".{field.name} = {self._expression(call.operands[f'{parameter.name}.{field.name}'], field.c_type, call)}"
             for field in parameter.fields
@@ -636,7 +638,7 @@ class _Writer:
         return f"({address})" if "+" in address else address
 
     def _reset(self) -> str:
-        """Write the initial values of state."""
+        """Return the function that writes the initial values of state."""
         lines = []
         for title, buffer, values in self._program.initial:
             target = self._address(Pointer(buffer, 0), "uint8_t *")
@@ -650,13 +652,13 @@ class _Writer:
         return self._function(f"void {self._name}_reset({self._ram_parameter})", [*self._alignment_checks(), *lines])
 
     def _alignment_checks(self) -> list[str]:
-        """Assertions that the caller's memory is aligned."""
+        """Return assertions that the caller's memory is aligned."""
         blocks = [f"ram[{i}]" for i in range(len(self._program.plan.memories))] if self._is_split else ["ram"]
         alignment = f"{self._name.upper()}_RAM_ALIGNMENT"
         return [f"{INDENT}assert((uintptr_t){block} % {alignment} == 0);" for block in blocks]
 
     def _accessor(self, tensor: TensorInterface) -> str:
         address = self._address(tensor.place, f"{tensor.element} *")
-        if isinstance(tensor.place.base, Table):  # an output that is a constant of the model
+        if isinstance(tensor.place.base, Table):  # the output is a constant of the model
             address = f"({tensor.element} *)({address})"
         return self._function(tensor.accessor(self._name, self._ram_parameter), [f"{INDENT}return {address};"])

@@ -1,4 +1,4 @@
-"""Expressions of the language as expressions of C."""
+"""Translate expressions of the kernel language to C."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CASTS: dict[Any, str] = {
     float: "float64",
     **{getattr(np, dtype): dtype for dtype in (*INTEGER_BITS, "float32", "float64")},
 }
-"""Functions that cast, and the types that they cast to."""
+"""Casting functions, and the types that they cast to."""
 
 MATH: dict[Any, str] = {
     np.ceil: "ceil",
@@ -75,17 +75,17 @@ MATH: dict[Any, str] = {
 """Functions of one float, and their names in math.h."""
 
 MATH_OF_TWO: dict[Any, str] = {np.copysign: "copysign", np.fmod: "fmod"}
-"""The same of two floats."""
+"""Functions of two floats, and their names in math.h."""
 
 
 class ExpressionWriter:
-    """Writes the expressions of an instance.
+    """Writes the expressions of a function instance.
 
     Attributes:
-        narrow: whether integers are computed as in C; see `tflm.compiler.language`.
-        indices: the variables that are indices.
-        variables: what is known of each variable so far.
-        loops: the variables of the loops around the expression.
+        narrow: whether integers are computed with C's types; see `tflm.compiler.language`.
+        indices: the variables that are only used as indices.
+        variables: type and range of each variable, as far as known.
+        loops: the loop variables of the loops around the expression.
     """
 
     def __init__(self, instance: Instance, instances: Instances):
@@ -98,7 +98,7 @@ class ExpressionWriter:
     # --- Variables -------------------------------------------------------------------------------------------
 
     def _c_type(self, name: str) -> str:
-        """The type of a variable that is a number."""
+        """Return the C type of a numeric variable."""
         if name in self.loops or name in self.indices:
             return "int32_t"
         value = self.variables[name]
@@ -113,7 +113,7 @@ class ExpressionWriter:
         return self._variable_type(value) + identifier(name)
 
     def _variable_type(self, value: Value) -> str:
-        """The type of a new variable, with what separates it from the name."""
+        """Return the type of a new variable, followed by a space if the name needs one."""
         if isinstance(value, Number):
             return value.c_type + " "
         assert isinstance(value, Pointer)
@@ -131,7 +131,7 @@ class ExpressionWriter:
         """An expression in C.
 
         Args:
-            as_index: it is used as an index: C computes it in 32 bits.
+            as_index: the expression is used as an index, which C computes in 32 bits.
         """
         found = self._term(node, as_index)
         if as_index and isinstance(found.value, Number) and found.value.is_integer:
@@ -235,7 +235,8 @@ class ExpressionWriter:
         return terms.truth(" || ".join(texts), terms.OR)
 
     def _cast(self, node: ast.expr, dtype: str) -> Term:
-        """An expression as a type of the language; of integers, no more bits are computed than that has."""
+        """Translate an expression cast to a type of the language. Of an integer, only the bits of that type are
+        computed."""
         term = self.term(node)
         if dtype == "int32" and isinstance(term.value, Number) and term.value.is_integer and not term.within(INT32):
             low = self._low_bits(node)
@@ -246,7 +247,7 @@ class ExpressionWriter:
         return terms.as_number(term, dtype)
 
     def _low_bits(self, node: ast.expr) -> Term | None:
-        """The low 32 bits of an operation, as uint32_t, if they depend on those of its operands only."""
+        """Return the low 32 bits of an operation, as uint32_t, if they depend only on those of its operands."""
         term = self.term(node)
         if term.within(INT32):
             return replace(terms.c_cast(term, "uint32_t"), value=Number("uint32", range_of("uint32")))
@@ -265,7 +266,7 @@ class ExpressionWriter:
     # --- Calls -----------------------------------------------------------------------------------------------
 
     def _callee(self, node: ast.expr) -> Any:
-        """What is called, and its name."""
+        """Return the called function, and its name."""
         value = self.term(node).value if isinstance(node, (ast.Name, ast.Attribute)) else None
         if isinstance(value, Callee):
             return value
@@ -333,7 +334,7 @@ class ExpressionWriter:
 
     def _elements_at(self, address: Term, dtype: str) -> Term:
         if not isinstance(address.value, Pointer):
-            raise TranslationError(f"{address.text} is no address")
+            raise TranslationError(f"{address.text} is not an address")
         value = Pointer(dtype, address.value.roots)
         const = "" if value.roots & self.instance.written else "const "
         return Term(f"({const}{value.c_element} *)({const}void *){address.inside(UNARY)}", UNARY, value, "")
@@ -355,16 +356,16 @@ class ExpressionWriter:
             return Term(text, PRIMARY, Constant(None), "")
         if isinstance(returned, Pointer):
             of_caller: frozenset[str] = frozenset().union(*(roots[root] for root in returned.roots))
-            if of_caller & self.instance.written:  # perhaps through what is returned, which then is not const
+            if of_caller & self.instance.written:  # perhaps through the returned pointer, which then is not const
                 instance.written |= returned.roots
             return Term(text, PRIMARY, Pointer(returned.dtype, of_caller), "")
         return Term(text, PRIMARY, returned, return_type(instance))
 
     def _arguments(self, function: FunctionType, name: str, node: ast.Call) -> dict[str, Term]:
-        """What each parameter of a function is given."""
+        """Return the argument for each parameter of a function."""
         names = parameters_of(tree_of(function))
         if node.keywords or len(names) != len(node.args):
-            raise TranslationError(f"{name} takes {', '.join(names)}, each by its place")
+            raise TranslationError(f"{name} takes the positional arguments {', '.join(names)}")
         functions = {
             parameter: callee for parameter, value in zip(names, node.args) if (callee := self._function_of(value))
         }
@@ -378,7 +379,7 @@ class ExpressionWriter:
         return {parameter: given[parameter] for parameter in names}
 
     def _function_of(self, node: ast.expr) -> Callee | None:
-        """The function that an argument is."""
+        """Return the function that is passed as an argument."""
         if not isinstance(node, ast.Name):
             return None
         value = self.variables.get(node.id)
@@ -389,7 +390,7 @@ class ExpressionWriter:
 
 
 def _roots(given: Mapping[str, Term]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The memory of the caller that each parameter, or field, may point to."""
+    """Return the caller's memory that each parameter, or field, may point to."""
     for name, term in given.items():
         if isinstance(term.value, Pointer):
             yield name, term.value.roots
@@ -400,7 +401,7 @@ def _roots(given: Mapping[str, Term]) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _passed(instance: Instance, given: Mapping[str, Term]) -> Iterator[str]:
-    """The arguments of a call in C."""
+    """Return the arguments of a call in C."""
     for name, term in given.items():
         value = instance.arguments[name]
         if isinstance(value, Number) and value.is_integer:
@@ -410,7 +411,7 @@ def _passed(instance: Instance, given: Mapping[str, Term]) -> Iterator[str]:
 
 
 def _constant(value: Any, text: str) -> Term:
-    """A constant that Python can evaluate."""
+    """Return a constant that Python can evaluate."""
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
         return terms.literal(value)
     if isinstance(value, np.generic) and not isinstance(value, type):

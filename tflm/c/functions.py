@@ -1,4 +1,4 @@
-"""Functions of the language as functions of C."""
+"""Translate functions of the kernel language to C."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tflm.c.values import (
 )
 
 MAX_PASSES = 24
-"""Passes over a function until the facts about its variables no longer change."""
+"""Maximum number of passes over a function until the ranges of its variables no longer change."""
 
 
 class FunctionWriter(ExpressionWriter):
-    """Writes the body of an instance, again and again until the facts about its variables no longer change.
+    """Writes the body of a function instance repeatedly, until the ranges of its variables no longer change.
 
     Attributes:
-        starts: what each variable is assigned.
-        added: what loops add to each variable.
+        starts: the first value of each variable.
+        added: the range that loops add to each variable.
     """
 
     def __init__(self, instance: Instance, instances: Instances):
@@ -123,7 +123,7 @@ class FunctionWriter(ExpressionWriter):
         elif isinstance(node, (ast.Break, ast.Continue)):
             self._line("break;" if isinstance(node, ast.Break) else "continue;")
         elif not isinstance(node, (ast.Pass, ast.Assert)):
-            raise TranslationError("no such statement in C")
+            raise TranslationError("this statement cannot be translated to C")
 
     def _expression_statement(self, node: ast.expr) -> None:
         if isinstance(node, ast.Constant):
@@ -141,12 +141,12 @@ class FunctionWriter(ExpressionWriter):
             term = self.term(value, as_index=target.id in self.indices)
             self._set(node, target.id, term)
         else:
-            raise TranslationError("only variables and elements are assigned")
+            raise TranslationError("only variables and elements can be assigned")
 
     def _assign_results(self, node: ast.stmt, targets: Sequence[ast.expr], results: Term) -> None:
-        """Assign what a function returns to several variables."""
+        """Assign the results of a function to several variables."""
         if not isinstance(results.value, Results) or len(results.value.parts) != len(targets):
-            raise TranslationError("as many values as targets are assigned")
+            raise TranslationError("the numbers of values and targets differ")
         self.temporaries += 1
         name = f"results_{self.temporaries}"
         by_address = f"(&{RESULTS}, "
@@ -157,14 +157,14 @@ class FunctionWriter(ExpressionWriter):
             self._line(f"const {results.c_type} {name} = {results.text};")
         for place, (target, number) in enumerate(zip(targets, results.value.parts)):
             if not isinstance(target, ast.Name):
-                raise TranslationError("results of functions are assigned to variables")
+                raise TranslationError("results of functions can only be assigned to variables")
             term = Term(f"{name}.value{place}", PRIMARY, number, promoted(number.c_type))
             self._set(node, target.id, term)
 
     def _assign_all(self, node: ast.stmt, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
-        """Assign several values; through temporaries, if one of them may depend on an earlier target."""
+        """Assign several values. Uses temporaries if a value may depend on an earlier target."""
         if len(targets) != len(values):
-            raise TranslationError("as many values as targets are assigned")
+            raise TranslationError("the numbers of values and targets differ")
         if not _depend(targets, values):
             for target, value in zip(targets, values):
                 self._assign(node, target, value)
@@ -177,7 +177,7 @@ class FunctionWriter(ExpressionWriter):
                 self._set(node, target.id, term)
 
     def _temporaries_of(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> list[Term]:
-        """Values in variables of their own."""
+        """Store values in temporary variables."""
         found = []
         for target, value in zip(targets, values):
             if isinstance(target, ast.Subscript):
@@ -191,10 +191,10 @@ class FunctionWriter(ExpressionWriter):
         return found
 
     def _set(self, node: ast.stmt, name: str, term: Term) -> None:
-        """Assign a variable, and declare it if this is where it is declared."""
+        """Assign a variable, and declare it if this is its first assignment."""
         value = term.value
         if isinstance(value, Constant):
-            raise TranslationError(f"{term.text} is no value of C")
+            raise TranslationError(f"{term.text} cannot be stored in a C variable")
         self._learn(name, value)
         variable = self.variables[name]
         if isinstance(variable, Number):
@@ -212,7 +212,7 @@ class FunctionWriter(ExpressionWriter):
         return terms.implicit(term, self._c_type(name))
 
     def _learn(self, name: str, value: Value) -> None:
-        """Record that a variable may have this value."""
+        """Record a value that a variable may have."""
         if name in self.instance.arguments and not isinstance(value, Pointer):
             self.variables[name] = self._bounded(name, joined(self.instance.arguments[name], value))
             return
@@ -228,7 +228,7 @@ class FunctionWriter(ExpressionWriter):
         self.variables[name] = value
 
     def _bounded(self, name: str, value: Value) -> Value:
-        """The value with a range that its type has; one that settles, after some passes."""
+        """Widen a value's range in steps, limited to its type, so that the passes converge."""
         if not isinstance(value, Number) or not value.is_integer:
             return value
         limits = range_of(value.dtype) if value.dtype in INTEGER_BITS else Range(0, 1)
@@ -311,10 +311,10 @@ class FunctionWriter(ExpressionWriter):
         self._store(target, self._stored(target, as_binary))
 
     def _stored(self, target: ast.Subscript, value: ast.expr) -> Term:
-        """A value as an element of the target."""
+        """Convert a value to the element type of the target."""
         pointer = self.term(target.value).value
         if not isinstance(pointer, Pointer):
-            raise TranslationError("only pointers have elements that are assigned")
+            raise TranslationError("only elements of pointers can be assigned")
         term = self._cast(value, pointer.dtype)
         return term if term.constant is not None else terms.c_cast(term, pointer.c_element)
 
@@ -323,7 +323,7 @@ class FunctionWriter(ExpressionWriter):
         self._line(f"{self.term(target).text} = {term.text};")
 
     def _mark(self, target: ast.Subscript) -> None:
-        """Record that memory is written."""
+        """Record that a parameter's memory is written."""
         pointer = self.term(target.value).value
         assert isinstance(pointer, Pointer)
         self.instance.written |= pointer.roots
@@ -333,7 +333,7 @@ class FunctionWriter(ExpressionWriter):
         bounds = _range_arguments(node.iter)
         name, variable = node.target.id, identifier(node.target.id)
         if any(identifier(other) == variable != name != other for part in node.body for other in names_in(part)):
-            raise TranslationError(f"{name} is called as another variable is in C")
+            raise TranslationError(f"{name} has the same name in C as another variable")
         start, stop, step = (terms.c_cast(self.term(bound, as_index=True), "int32_t") for bound in bounds)
         if _may_change(bounds[1], node):
             self.temporaries += 1
@@ -421,22 +421,22 @@ class FunctionWriter(ExpressionWriter):
 
 
 def names_of_target(target: ast.expr) -> str:
-    """The variable that is assigned, or whose elements are."""
+    """Return the variable that is assigned, or whose elements are."""
     return target.id if isinstance(target, ast.Name) else names_of_target(target.value)  # type: ignore[attr-defined]
 
 
 def _elements(value: ast.expr) -> list[ast.expr]:
-    """The elements of a tuple; each is a choice, if there is one between tuples."""
+    """Return the elements of a tuple. A choice between tuples becomes a choice for each element."""
     if isinstance(value, ast.Tuple):
         return value.elts
     if isinstance(value, ast.IfExp):
         sides = zip(_elements(value.body), _elements(value.orelse))
         return [ast.copy_location(ast.IfExp(value.test, *pair), value) for pair in sides]
-    raise TranslationError("only tuples are unpacked")
+    raise TranslationError("only tuples can be unpacked")
 
 
 def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
-    """Whether a value may depend on a target that is assigned before it."""
+    """Whether a value may depend on an earlier target."""
     for place, value in enumerate(values):
         earlier = targets[:place]
         names = set(names_in(value))
@@ -452,9 +452,9 @@ def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
 
 
 def _range_arguments(node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr]:
-    """Start, stop and step of a range that a loop runs over."""
+    """Return start, stop and step of a loop's range."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"):
-        raise TranslationError("loops run over range(...) only")
+        raise TranslationError("loops must use range(...)")
     zero, one = ast.Constant(0), ast.Constant(1)
     if len(node.args) == 1:
         return zero, node.args[0], one
@@ -462,7 +462,7 @@ def _range_arguments(node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr]:
 
 
 def _may_change(bound: ast.expr, loop: ast.For) -> bool:
-    """Whether a loop may change what its bound is computed from."""
+    """Whether a loop may change a variable that its bound depends on."""
     if any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(bound)):
         return True
     assigned = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
@@ -474,7 +474,7 @@ def _goes_up(step: Term) -> bool:
 
 
 def _counted(start: Term, stop: Term, step: Term) -> Range:
-    """The values of the variable of a loop."""
+    """Return the range of a loop variable."""
     first, last = start.number.range, stop.number.range
     lowest, highest = (first.lowest, last.highest - 1) if _goes_up(step) else (last.lowest + 1, first.highest)
     return Range(lowest, max(lowest, highest))

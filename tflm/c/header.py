@@ -1,4 +1,4 @@
-"""The header of a compiled model: sizes of its RAM, functions, and what inputs and outputs are."""
+"""The header of a compiled model: RAM sizes, functions, and the facts about inputs and outputs."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class TensorInterface(NamedTuple):
 
     Attributes:
         side, number: "input" or "output", counted from 0.
-        tensor: as the model has it.
-        place: where it is.
+        tensor: the model's tensor.
+        place: its address.
     """
 
     side: str
@@ -83,15 +83,15 @@ class TensorInterface(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type of an element in C."""
+        """The C type of an element."""
         return c_type(self.tensor.data.dtype)
 
     def accessor(self, name: str, ram_parameter: str) -> str:
-        """The declaration of the function that returns its address."""
+        """Return the declaration of the function that returns the address."""
         return f"{self.element} *{name}_{self.side}_{self.number}({ram_parameter})"
 
     def macros(self, name: str) -> Iterator[str]:
-        """Its size, shape and quantization."""
+        """Return the macros for size, shape and quantization."""
         tensor, prefix = self.tensor, f"{name.upper()}_{self.side.upper()}_{self.number}"
         shape = "x".join(map(str, tensor.dims)) or "a scalar"
         yield f"/* {self.side} {self.number}: {comment_text(tensor.name)}, {tensor.type.name.lower()}, {shape} */"
@@ -105,7 +105,7 @@ class TensorInterface(NamedTuple):
 
 
 def _in_parentheses(value: int) -> str:
-    """An integer that can stand in any expression."""
+    """Format an integer so that it can be used in any expression."""
     return f"({value})" if value < 0 else str(value)
 
 
@@ -116,17 +116,17 @@ UNSAFE = frozenset('*\\?"')
 
 
 def comment_text(text: str) -> str:
-    """A name from a model's file as text of a comment. All text from a model reaches C through this function.
+    """Turn a name from a model's file into text for a comment.
 
-    Characters that are not printable or in `UNSAFE` become underscores, so that the text stays on one line and in its
-    comment whatever is written around it. Converters join the names of tensors that they merge: the first is shown.
+    Characters that are not printable or in `UNSAFE` become underscores, so that the text can neither end its comment
+    nor its line. Converters join the names of merged tensors; only the first is shown.
     """
     first = text.partition(";")[0][:NAME_LENGTH]
     return "".join(c if c.isprintable() and c not in UNSAFE else "_" for c in first)
 
 
 def interfaces(program: Program) -> list[TensorInterface]:
-    """The inputs, then the outputs of a model."""
+    """Return the inputs, then the outputs of a model."""
     layout = program.bound.layout
     return [
         TensorInterface(side, i, tensor, place)
@@ -139,12 +139,12 @@ def interfaces(program: Program) -> list[TensorInterface]:
 
 
 def ram_parameter(program: Program) -> str:
-    """The parameter that functions get the RAM by."""
+    """Return the parameter through which functions receive the RAM."""
     return "void *const ram[]" if program.is_split else "void *ram"
 
 
 def feed_macros(feed: Feed, name: str) -> str:
-    """How many rows are fed, and how often."""
+    """Return the macros for the number of rows in a feed, and the number of feeds."""
     prefix, last = name.upper(), feed.height - (feed.calls - 1) * feed.rows
     return f"""
 /* Rows of input {feed.number} for a call of {name}_feed, calls for an image, and rows for the last of them. */
@@ -155,11 +155,11 @@ def feed_macros(feed: Feed, name: str) -> str:
 
 
 def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[str]) -> str:
-    """Sizes and alignment of the RAM that a model needs.
+    """Return the macros for size and alignment of the model's RAM.
 
     Args:
         program: the model.
-        name: the prefix of everything that is declared.
+        name: the prefix of all declared names.
         alignment: in bytes.
         memories: names of several memories, for comments.
     """
@@ -179,24 +179,24 @@ def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[s
 
 
 def warm_up_macro(name: str, invokes: int | None) -> str:
-    """How long the first state matters; nothing for a model without state, or whose state never fades."""
+    """Return the macro for the number of warm-up invokes; nothing without state, or if the state never fades."""
     if invokes is None:
         return ""
     return f"""
-/* Invokes after a reset until the outputs depend on inputs only, and no longer on the first state. */
+/* Invokes after a reset until the outputs no longer depend on the initial state. */
 #define {name.upper()}_WARM_UP {invokes}
 """
 
 
 def header_of(program: Program, name: str, origin: str, ram: str, steps: int) -> str:
-    """The text of NAME.h.
+    """Return the text of NAME.h.
 
     Args:
         program: the model.
-        name: a C identifier, the prefix of everything that is declared.
-        origin: a line that says where the file is from.
-        ram: definitions of the sizes of RAM.
-        steps: how many steps an invoke has.
+        name: a C identifier, the prefix of all declared names.
+        origin: a line that says where the file comes from.
+        ram: the macros for the RAM.
+        steps: number of steps of an invoke.
     """
     tensors = interfaces(program)
     return HEADER.substitute(
@@ -215,21 +215,21 @@ def header_of(program: Program, name: str, origin: str, ram: str, steps: int) ->
 
 
 def _info(origin: str) -> str:
-    """The line on the model, and the generator's name and version, as strings that C joins."""
+    """Return the model's line, and the generator's name and version, as string literals that C concatenates."""
     generator, model = origin.split("\n")
     parts = [f"{part}, " for part in model.strip().split(", ")] + [generator.partition(". ")[0].lower()]
     return "\n        ".join(f'"{part}"' for part in parts)
 
 
 def _calls_macros(program: Program, name: str, steps: int) -> str:
-    """How often a program is called for an invoke."""
+    """Return the macros for the number of calls of an invoke."""
     if program.bound.feed is not None:
         return feed_macros(program.bound.feed, name)
     return f"\n/* Steps of an invoke; see {name}_step. */\n#define {name.upper()}_STEPS {steps}\n"
 
 
 def _functions(program: Program, name: str) -> str:
-    """The declarations of what runs the model."""
+    """Return the declarations of the functions that run the model."""
     names, feed = {"name": name, "guard": name.upper(), "ram_parameter": ram_parameter(program)}, program.bound.feed
     if feed is None:
         return INVOKE.substitute(names)

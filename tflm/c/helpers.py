@@ -1,11 +1,11 @@
-"""Functions of C that expressions of the language become, where C has no operator for them."""
+"""C functions for expressions that C has no operator for."""
 
 from __future__ import annotations
 
 import re
 
 _LEADING_ZEROS = """\
-/* Zero bits above the highest one bit, of 64 bits. */
+/* Number of leading zero bits, of 64. */
 static inline int32_t leading_zeros(uint64_t value)
 {
 #if defined(__GNUC__)
@@ -26,7 +26,7 @@ static inline int32_t leading_zeros(uint64_t value)
 """
 
 _TRUNCATED = """\
-/* A float cut off towards zero; the least integer for what does not fit in 64 bits, or is not a number. */
+/* A float truncated towards zero; INT64_MIN if that does not fit in 64 bits, or is not a number. */
 static inline int64_t truncated(double value)
 {
     return value >= -9223372036854775808.0 && value < 9223372036854775808.0 ? (int64_t)value : INT64_MIN;
@@ -82,7 +82,7 @@ _NAMES = {
 _TEMPLATES = {"floor_div": _FLOOR_DIV, "floor_mod": _FLOOR_MOD, "min": _MIN, "max": _MAX}
 
 _LONG_MULTIPLY = """\
-/* Whether one instruction multiplies 32 bits by 32 and adds to 64, about as fast as others multiply. */
+/* Whether a fast instruction multiplies 32 bits by 32 and adds the product to 64 bits. */
 #ifndef LONG_MULTIPLY
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__) || defined(__XTENSA__)
 #define LONG_MULTIPLY 0
@@ -95,7 +95,7 @@ _LONG_MULTIPLY = """\
 """
 
 _HIGH_MULTIPLY = """\
-/* Whether one instruction makes the upper half of a product of 32 bits by 32. */
+/* Whether one instruction computes the upper half of a product of 32 bits by 32. */
 #ifndef HIGH_MULTIPLY
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define HIGH_MULTIPLY 0
@@ -119,7 +119,7 @@ _DSP_ASSEMBLY = """\
 """
 
 _HELIUM_ASSEMBLY = """\
-/* Whether those that Helium has instructions for are written with them. */
+/* Whether that assembly may use Helium. */
 #ifndef HELIUM_ASSEMBLY
 #if !DSP_ASSEMBLY || !defined(__ARM_FEATURE_MVE)
 #define HELIUM_ASSEMBLY 0
@@ -130,7 +130,7 @@ _HELIUM_ASSEMBLY = """\
 """
 
 _THUMB_ASSEMBLY = """\
-/* Whether functions may be written in the assembly of a Cortex-M without them. */
+/* Whether functions may be written in the assembly of a Cortex-M without DSP instructions. */
 #ifndef THUMB_ASSEMBLY
 #if DSP_ASSEMBLY || !defined(__ARM_ARCH_PROFILE) || !defined(__GNUC__)
 #define THUMB_ASSEMBLY 0
@@ -152,7 +152,7 @@ HELPERS = {
         for suffix, c_type in _NAMES.items()
     },
 }
-"""By name: the definition of each."""
+"""Definition of each helper, by name."""
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
@@ -163,11 +163,11 @@ CONSTANTS = {
     "HELIUM_ASSEMBLY": _HELIUM_ASSEMBLY,
     "THUMB_ASSEMBLY": _THUMB_ASSEMBLY,
 }
-"""Macros of `BuildConstant`: the definition of each."""
+"""Definition of each macro of `BuildConstant`, by name."""
 
 
 def helpers_of(source: str) -> list[str]:
-    """The definitions of the helpers that a source calls, and of the macros in it."""
+    """Return the definitions of the helpers and macros that a source uses."""
     called = set(_CALL.findall(source))
     constants = [definition for name, definition in CONSTANTS.items() if name in source]
     return [*constants, *(definition for name, definition in HELPERS.items() if name in called)]

@@ -1,6 +1,6 @@
 """Find the variables that are indices: read only in subscripts, loop bounds and address offsets.
 
-Memory has fewer than 2^31 elements, so that C can hold indices, and compute them, in 32 bits.
+Memory has fewer than 2^31 elements, so that C can compute indices in 32 bits.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ TRANSPARENT = (casts.as_int64, min, max)
 """Functions whose arguments are indices if the result is."""
 
 SOFT, HARD, OTHER = "<soft>", "<hard>", "<other>"
-"""How a variable is read: compared with others, as an index, otherwise. The name of a variable that it flows to stands
-for how that one is read."""
+"""How a variable is read: in comparisons, as an index, or otherwise. The name of another variable means that the value
+flows into that variable."""
 
 
 @functools.cache
 def index_variables(function: FunctionType, callees: frozenset[tuple[str, FunctionType]]) -> frozenset[str]:
-    """The variables and parameters of a function that are indices.
+    """Return the variables and parameters of a function that are only used as indices.
 
     Args:
-        callees: the functions that its parameters stand for.
+        callees: the functions that are passed for its parameters.
     """
     tree = tree_of(function)
     reads = _Reads(function, dict(callees))
@@ -57,7 +57,7 @@ def _may(read: str, candidates: set[str]) -> bool:
 
 
 class _Reads(ast.NodeVisitor):
-    """How each variable is read."""
+    """Collects how each variable is read."""
 
     def __init__(self, function: FunctionType, callees: Mapping[str, FunctionType]):
         self.function, self.callees = function, callees
@@ -65,7 +65,7 @@ class _Reads(ast.NodeVisitor):
         self.assigned: set[str] = set()
 
     def read(self, node: ast.expr, how: str) -> None:
-        """Note how an expression is read."""
+        """Record how an expression is read."""
         if isinstance(node, ast.Name):
             self.uses[node.id].add(how)
         elif isinstance(node, ast.BinOp):

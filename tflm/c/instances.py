@@ -1,4 +1,4 @@
-"""Functions of the language for arguments of certain types: each is a function of C."""
+"""Functions of the kernel language for particular argument types. Each becomes a function of C."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ KEYWORDS = frozenset(
 
 
 def identifier(name: str) -> str:
-    """A name as an identifier of C."""
+    """Return a name as an identifier of C."""
     name = name.strip("_") or "pass"
     return name + "_" if name in KEYWORDS else name
 
 
 @dataclass(eq=False)
 class Instance:
-    """A function for arguments of certain types.
+    """A function for particular argument types.
 
     Attributes:
-        name: of the function in the language, as C spells it; `translate` tells instances with the same name apart.
+        name: the function's name as an identifier of C; `translate` makes the names of instances unique.
         arguments: the value of each parameter.
-        written: the parameters, and their fields, that it writes through.
-        returned: the value that it returns; None for nothing.
-        lines: its body in C.
+        written: the parameters and fields through which it writes.
+        returned: the returned value; None for nothing.
+        lines: the body in C.
         calls: the instances that it calls.
     """
 
@@ -52,7 +52,7 @@ class Instance:
 
     @property
     def token(self) -> str:
-        """The placeholder for its name in the code of callers."""
+        """Placeholder for the function's name in the code of callers."""
         return f"@{id(self)}@"
 
     @property
@@ -62,20 +62,20 @@ class Instance:
 
 
 Instances = Callable[[FunctionType, str, dict[str, Value]], Instance]
-"""Finds or makes the instance of a function, which has a name, for values of its parameters."""
+"""Returns the instance of a function, given its name and the values of its parameters; creates it if needed."""
 
 
 def callees_of(arguments: Mapping[str, Value]) -> frozenset[tuple[str, FunctionType]]:
-    """The functions among arguments."""
+    """Return the functions among arguments."""
     return frozenset((name, value.function) for name, value in arguments.items() if isinstance(value, Callee))
 
 
 ARGUMENTS = [INT32, *(Range(-(1 << bits), 1 << bits) for bits in (34, 48, 62)), INT64]
-"""Ranges that a function is translated for."""
+"""Ranges of integer arguments. A function is translated once for each of these that it is called with."""
 
 
 def parameter_value(name: str, term: Term) -> Value:
-    """How a function sees an argument: a constant, or a range of its C type."""
+    """Return the value that a function assumes for an argument: a constant, or a range of its C type."""
     value = term.value
     if isinstance(value, Number) and value.range.is_constant and value.is_integer:
         return value
@@ -92,12 +92,12 @@ def parameter_value(name: str, term: Term) -> Value:
             return Number("int64", next(limits for limits in ARGUMENTS if value.range in limits))
         return Number(value.dtype, range_of(value.dtype))
     if isinstance(value, Constant):
-        raise TranslationError(f"{term.text} can't be an argument")
+        raise TranslationError(f"{term.text} can't be passed as an argument")
     return value
 
 
 def return_type(instance: Instance) -> str:
-    """The type of C that an instance returns: of a number, or a structure of numbers."""
+    """Return the C type of the result: that of a number, or a structure of numbers."""
     if isinstance(instance.returned, Results):
         return f"struct {instance.token}_results"
     assert isinstance(instance.returned, Number)
@@ -107,20 +107,21 @@ def return_type(instance: Instance) -> str:
 
 
 RESULTS = "results"
-"""The parameter of the structure that a function sets, if it does not return it."""
+"""Name of the parameter for results that a function writes to a structure instead of returning it."""
 
 
 def sets_results(instance: Instance) -> bool:
-    """Whether a structure of numbers is set by address: compilers return none from functions in assembly."""
+    """Whether results are written to a structure given by its address: GCC cannot return one from a function in
+    assembly."""
     return isinstance(instance.returned, Results) and ASSEMBLY in vars(instance.function)
 
 
 def promoted(c_type: str) -> str:
-    """The type of variables and results for values of a type: C computes with small integers as with int32_t."""
+    """Return the type of variables and results for values of a type: C computes small integers as int32_t."""
     return "int32_t" if c_type in ("int8_t", "int16_t", "uint8_t", "uint16_t") else c_type
 
 
 def pointer_type(value: Pointer, written: set[str]) -> str:
-    """The type of a pointer; const, if some of what it may point to is never written."""
+    """Return the type of a pointer; const if some memory that it may point to is never written."""
     is_const = bool(value.roots - written) or not value.roots
     return f"{'const ' if is_const else ''}{value.c_element} *"

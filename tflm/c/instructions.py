@@ -1,8 +1,8 @@
-"""Instructions of an invoke of a compiled model on a Cortex-M4, from the trip counts of its kernels' loops.
+"""Estimate the instructions of an invoke on a Cortex-M4, from the trip counts of the kernels' loops.
 
-Instructions of a trip are in `kernel_instructions.csv`, fitted by `tools/compiled_figures.py` to counts under
-emulation. They hold for one text of a kernel, which its checksum stands for. Compilers make a kernel that is called
-from one place for the arguments of that call: it has figures of its own.
+`kernel_instructions.csv` has the instructions of each trip, which `tools/compiled_figures.py` fits to counts under
+emulation. They hold for one version of a kernel, identified by a checksum. Compilers specialize a kernel that is called
+from a single place, so that it has separate figures.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
 
 COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
-"""Parts and optimizations that instructions were counted for."""
+"""Processors and optimizations for which instructions were counted."""
 
 KernelKey = tuple[str, int, bool]
-"""A kernel's name and checksum, and whether a program calls it from one place."""
+"""Key of a kernel's figures: its name and checksum, and whether the program calls it from a single place."""
 
 PROGRAM: KernelKey = ("", 0, False)
-"""Stands for what a program does between its calls."""
+"""Key of the program's own code between its calls."""
 
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions of an invoke, by formulas.
+    """Estimated instructions of an invoke.
 
     Attributes:
-        total: for each part and optimization; None if a kernel has no formula, or the model runs other subgraphs.
-        operators: of the kernels of each operator, by its index; without those of operators that have no formula.
-        unknown: kernels without a formula, by name.
+        total: for each processor and optimization; None if a kernel has no estimate, or the model runs other subgraphs.
+        operators: instructions of each operator's kernels, by index; operators without an estimate are missing.
+        unknown: names of kernels without an estimate.
     """
 
     total: dict[Build, int] | None
@@ -48,7 +48,7 @@ class Instructions:
 
 @functools.cache
 def measured_instructions() -> dict[KernelKey, dict[str, tuple[float, ...]]]:
-    """Instructions of a trip for each of `COUNTED_BUILDS`, by a kernel's name and checksum, and by what is counted."""
+    """Read the instructions of a trip for each of `COUNTED_BUILDS`, by key and by what is counted."""
     text = (files("tflm.c") / "kernel_instructions.csv").read_text(encoding="utf-8")
     found: dict[KernelKey, dict[str, tuple[float, ...]]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -59,7 +59,8 @@ def measured_instructions() -> dict[KernelKey, dict[str, tuple[float, ...]]]:
 
 
 def keys_of(program: Program) -> dict[Kernel, KernelKey]:
-    """What identifies each kernel of a program: the calls of a stage that a table drives are from one place."""
+    """Return the key of each kernel in a program. Calls of a stage that are listed in a table count as a single
+    place."""
     places: dict[Kernel, set[object]] = {}
     for number, codes in enumerate(program.subgraphs):
         for code in codes:
@@ -71,7 +72,7 @@ def keys_of(program: Program) -> dict[Kernel, KernelKey]:
 
 
 def instructions_of(program: Program) -> Instructions:
-    """Instructions of an invoke of a program."""
+    """Estimate the instructions of an invoke of a program."""
     totals: Counter[Build] = Counter()
     operators: dict[int, Counter[Build]] = {}
     partial: set[int] = set()
@@ -106,7 +107,7 @@ def _names_in(statement: Statement) -> list[str]:
 
 
 def _costs_of(call: KernelCall, keys: Mapping[Kernel, KernelKey]) -> dict[Build, float] | None:
-    """Instructions of a call; None without a formula."""
+    """Return the instructions of a call; None without an estimate."""
     name, checksum, is_once = keys[call.kernel]
     for key in ((name, checksum, is_once), (name, checksum, not is_once)):
         if key in measured_instructions() and (costs := _sum(key, trips_of(call))) is not None:
@@ -115,7 +116,7 @@ def _costs_of(call: KernelCall, keys: Mapping[Kernel, KernelKey]) -> dict[Build,
 
 
 def _sum(key: KernelKey, counts: Mapping[str, int]) -> dict[Build, float] | None:
-    """Instructions for counts; None if one of them was not measured."""
+    """Return the instructions for these counts; None if one of them was not measured."""
     known = measured_instructions().get(key)
     if known is None or any(count and name not in known for name, count in counts.items()):
         return None
@@ -126,7 +127,7 @@ def _sum(key: KernelKey, counts: Mapping[str, int]) -> dict[Build, float] | None
 
 
 def program_counts(program: Program) -> dict[str, int]:
-    """What a program does between its calls: calls, those from tables, and bytes that move."""
+    """Count the program's own work: calls, calls from tables, and moved bytes."""
     codes = program.subgraphs[0]
     moves = [code for code in codes if not isinstance(code, OperatorCode)]
     operators = [code for code in codes if isinstance(code, OperatorCode)]

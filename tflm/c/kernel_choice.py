@@ -1,4 +1,4 @@
-"""The kernels that a model is compiled with: generated ones, or a library's where it has some."""
+"""Choose the kernels for a compiled model: generated ones, or those of a library if it has suitable ones."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.targets import Target, require_target
 
 GENERATED = "generated"
-"""The name of kernels that this package writes."""
+"""Name of the kernels that this package generates."""
 
 CHOICES = (GENERATED, cmsis_nn.LIBRARY)
 
 
 class KernelChoice(NamedTuple):
-    """What operators are bound to.
+    """The kernels for a model's operators.
 
     Attributes:
-        bind, bind_lean: bind an operator to the fastest kernels, and to those that take less memory.
-        overlap: what the functions of the library allow.
-        processors: that the library's memory is planned for; None without a library.
+        bind, bind_lean: bind an operator to the fastest kernels, and to those that use less memory.
+        overlap: the overlap of inputs and outputs that the library's functions allow.
+        processors: the processors that the library's memory is planned for; None without a library.
     """
 
     bind: BindSteps
@@ -43,17 +43,17 @@ ALL_GENERATED = KernelChoice(bind_small, bind_lean, reference_overlap, None)
 
 
 def library_processors(kernels: str, target: Target | None) -> Processors | None:
-    """The processors that a library is called for; None with generated kernels alone.
+    """Return the processors that a library is called for; None if all kernels are generated.
 
     Args:
         kernels: "generated" or "cmsis-nn".
         target: the processor; None for every processor that the library runs on.
 
     Raises:
-        ArgumentError: there are no such kernels, or they are not for the target.
+        ArgumentError: the kernels are unknown, or do not support the target.
     """
     if kernels not in CHOICES:
-        raise ArgumentError(f"unknown kernels {kernels!r} of a compiled model; use {' or '.join(CHOICES)}")
+        raise ArgumentError(f"unknown kernels {kernels!r} for a compiled model; use {' or '.join(CHOICES)}")
     if kernels == GENERATED:
         if target is not None:
             raise ArgumentError("a target is for kernels='cmsis-nn'; generated kernels are the same on all processors")
@@ -62,11 +62,11 @@ def library_processors(kernels: str, target: Target | None) -> Processors | None
 
 
 def with_library(processors: Processors, kept: Container[Place]) -> KernelChoice:
-    """The choice of a library's functions.
+    """Return a choice with a library's functions.
 
     Args:
-        processors: that its memory is planned for.
-        kept: the operators that keep generated kernels.
+        processors: the processors that the library's memory is planned for.
+        kept: the operators that use generated kernels.
     """
 
     def bind(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step | LibraryCall] | None:

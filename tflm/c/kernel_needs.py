@@ -1,4 +1,5 @@
-"""What the kernels of a bound model need of a plan: memory to work in, and how far outputs may reach into inputs."""
+"""The memory needs of a bound model's kernels: scratch memory, and the overlap of inputs and outputs that they
+allow."""
 
 from __future__ import annotations
 
@@ -39,21 +40,21 @@ IN_ORDER = tuple(
         *(unary.look_up, unary.quantize, unary.requantize, unary.sigmoid_int16),
     )
 )
-"""Kernels that write element k of the output after they have read elements up to k of their inputs for the last time.
-Registrations declare these as element-wise or row-wise."""
+"""Kernels that do not read elements 0 to k of their inputs after they have written element k of the output.
+Registrations declare these operators as element-wise or row-wise."""
 
 
 SMALL = SmallKernel.__module__.rpartition(".")[0]
-"""The package of kernels for small processors."""
+"""Package of the kernels for small processors."""
 
 
 class BoundKernels:
-    """The kernels that the operators of a model are bound to.
+    """The kernels that a model's operators are bound to.
 
     Args:
         bound: the model.
-        extra: what it needs besides its tensors.
-        library_overlap: what the functions of a library allow that some operators call.
+        extra: its state and scratch memory.
+        library_overlap: the overlap that the library functions allow which some operators call.
     """
 
     def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap = reference_overlap):
@@ -62,7 +63,7 @@ class BoundKernels:
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """What a call needs."""
+        """Return the needs of a call."""
         place, facts = (call.subgraph, call.operator), call.facts
         operator, arrays = self._operators[place], self._scratch
         small = small_kernel(operator)
@@ -88,22 +89,22 @@ class BoundKernels:
         return CallNeeds(scratch, overlaps, backwards)
 
     def _overlap_backwards(self, operator: BoundOperator, call: ShapedCall) -> Callable[[int], range] | None:
-        """Where inputs may begin if the last window is computed first; None for kernels that do not."""
+        """Return where inputs may begin if the last window is computed first; None if kernels cannot do that."""
         small = None if call.lean else small_kernel(operator)
         if small is None or small.overlap_backwards is None or any(operator.library_calls()):
             return None
         return partial(small.overlap_backwards, call.facts, call.windows)
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
         return self._operators[0, operator].lean is not None
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
+        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return rows_read(self._bound, self._operators[0, operator])
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         bound = self._operators[0, operator]
         small = small_kernel(bound)
         if any(bound.library_calls()) or bound.node.operator in BY_ROWS:
@@ -112,7 +113,8 @@ class BoundKernels:
 
 
 def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKernel | None:
-    """The small kernel that an operator is bound to; the lean one of it, if that is asked for."""
+    """Return the small kernel that an operator is bound to, or its lean variant; None if it is bound to another
+    kernel."""
     functions = {step.kernel.function for step in operator.steps()}
     is_small = any(function.__module__.startswith(SMALL) or function in LSTM_STEPS for function in functions)
     small = KERNELS[operator.node.operator] if is_small else None
@@ -120,25 +122,26 @@ def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKern
 
 
 def _row_bytes(operator: BoundOperator) -> int:
-    """Bytes of a row of weights that an operator decodes."""
+    """Return the size of a row of weights that an operator decodes."""
     rows = (step_arrays(step).get("row") for step in operator.steps() if step.kernel.function in ENCODED)
     return max((row.nbytes for row in rows if row is not None), default=0)
 
 
 LSTM_STEPS = recurrent.lstm_step_float32.function, recurrent.lstm_step_integers.function
-"""Kernels that LSTMs run step by step, as the small kernel does."""
+"""Kernels for one time step of an LSTM. LSTMs that call them count as bound to a small kernel."""
 
 ENCODED = encoded.convolve_encoded.function, encoded.multiply_encoded.function
 
 
 def _single_step(operator: BoundOperator) -> Step | None:
-    """The only call of an operator."""
+    """Return the operator's call if it has only one."""
     actions = operator.actions
     return actions[0] if len(actions) == 1 and isinstance(actions[0], Step) else None
 
 
 def _is_element_wise(bound: BoundModel, operator: BoundOperator) -> bool:
-    """Whether element k of the output comes from elements k of inputs of the same shape, in any row alone."""
+    """Whether element k of the output depends only on elements k of inputs of the same shape, so that any rows can be
+    computed."""
     step = _single_step(operator)
     if step is None or step.kernel.function not in IN_ORDER:
         return False
@@ -149,7 +152,7 @@ def _is_element_wise(bound: BoundModel, operator: BoundOperator) -> bool:
 
 
 def _overlap(operator: BoundOperator, facts: OperatorFacts) -> Callable[[int], range]:
-    """How many bytes behind the output an input may begin, where they share bytes."""
+    """Return how many bytes after the output's first byte an input may begin if they share bytes."""
     step, overlap = _single_step(operator), REGISTRATIONS[operator.node.operator].overlap
     if step is not None and len(facts.outputs) == 1:
         if step.kernel.function is movement.move.function:

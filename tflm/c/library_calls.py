@@ -1,4 +1,4 @@
-"""Calls of functions of a C library, in place of kernels: arguments, and the structures that they point to."""
+"""Calls of C library functions in place of kernels: their arguments, and the structures that these point to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Address(NamedTuple):
     """An argument or field that points to elements.
 
     Attributes:
-        name: what it points to, for the name of a table.
+        name: name of the elements, used for the name of a table.
         c_type: of the pointer, such as "const int8_t *".
-        place: the array, whose place is planned; afterwards the place. None for NULL.
+        place: the array; once memory is planned, its place. None for NULL.
     """
 
     name: str
@@ -26,10 +26,10 @@ class Address(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """A structure: an argument that is passed by its address, or a field.
+    """A structure: an argument that is passed by address, or a field.
 
     Attributes:
-        c_type: its name.
+        c_type: the type's name.
         fields: in any order.
     """
 
@@ -38,19 +38,19 @@ class Structure(NamedTuple):
 
 
 Value = Union[int, str, Address, Structure]
-"""An integer, a name of C, or something else."""
+"""An integer, a C expression as text, an address or a structure."""
 
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """One call of a function.
+    """A call of a library function.
 
     Attributes:
         function: its name.
         arguments: in order.
-        success: what it returns on success; empty for a function that returns nothing.
+        success: the returned value that means success; empty for a function that returns nothing.
         headers: files that declare it.
-        helper: the definition of the function, if the library does not have it.
+        helper: definition of the function if the library does not have it.
     """
 
     function: str
@@ -60,17 +60,17 @@ class LibraryCall:
     helper: str = ""
 
     def addresses(self) -> Iterator[Address]:
-        """Everything that arguments and their fields point to."""
+        """Yield all addresses in arguments and their fields."""
         for argument in self.arguments:
             yield from addresses_in(argument)
 
     def placed(self, place: Callable[[Address], Any]) -> LibraryCall:
-        """The same call with other places."""
+        """Return the same call with other places."""
         return replace(self, arguments=tuple(_placed(argument, place) for argument in self.arguments))
 
 
 def addresses_in(value: Value) -> Iterator[Address]:
-    """The addresses in a value, without NULL."""
+    """Yield the addresses in a value, without NULL."""
     if isinstance(value, Structure):
         for field in value.fields.values():
             yield from addresses_in(field)

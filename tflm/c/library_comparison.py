@@ -1,9 +1,8 @@
-"""The operators that keep generated kernels in a program that calls CMSIS-NN.
+"""Decide which operators keep generated kernels in a program that calls CMSIS-NN.
 
-An operator calls the library where its function is expected to take clearly fewer instructions than its kernel.
-Those of the library are from `tflm.firmware.instructions`; those of the generated kernel, from `tflm.c.instructions`,
-were counted on a Cortex-M4, and stand for processors with Helium, too, for which kernels are compiled to the same
-instructions.
+An operator calls the library if its function is expected to take clearly fewer instructions than the kernel.
+`tflm.firmware.instructions` estimates the library's instructions, `tflm.c.instructions` those of the generated kernel.
+The latter were counted on a Cortex-M4; on processors with Helium, kernels are assumed to take as many.
 """
 
 from __future__ import annotations
@@ -24,22 +23,23 @@ BUILD: Build = ("cortex-m4", "-O2")
 """The build whose instructions are compared."""
 
 NO_FUNCTION = "CMSIS-NN has no function with TFLM's results"
-SLOWER = "CMSIS-NN is expected to take as many instructions, or more"
+SLOWER = "CMSIS-NN is expected to take at least as many instructions"
 
 CLEARLY_FEWER = 0.97
-"""The library's share of instructions up to which it is called: formulas are off by a few per cent."""
+"""Maximum ratio of the library's instructions to the kernel's for which the library is called. Estimates are off by a
+few per cent."""
 NOT_COUNTED = "its instructions were not counted; CMSIS-NN is called for processors with Helium"
 
 Place = tuple[int, int]
-"""A subgraph, and an operator in it."""
+"""A subgraph, and the index of an operator in it."""
 
 
 class KeptKernel(NamedTuple):
-    """Why an operator keeps its generated kernel.
+    """The reason why an operator keeps its generated kernel.
 
     Attributes:
-        reason: in a sentence.
-        ratio: the instructions of the library for each of the generated kernel; None if one of them is unknown.
+        reason: a sentence.
+        ratio: instructions of the library relative to the generated kernel; None if one of them is unknown.
     """
 
     reason: str
@@ -47,11 +47,11 @@ class KeptKernel(NamedTuple):
 
 
 def kept_kernels(generated: Program, processors: Processors) -> dict[Place, KeptKernel]:
-    """The operators that keep their generated kernels.
+    """Return the operators that keep their generated kernels.
 
     Args:
         generated: the model with generated kernels alone.
-        processors: that the program is for.
+        processors: the processors that the program is for.
     """
     ratios = _ratios(generated, processors)
     found = {
@@ -63,9 +63,9 @@ def kept_kernels(generated: Program, processors: Processors) -> dict[Place, Kept
 
 
 def _kept(operator: BoundOperator, processors: Processors, ratios: Mapping[Place, float]) -> KeptKernel | None:
-    """Why an operator keeps its generated kernel; None if it calls the library.
+    """Return the reason why an operator keeps its generated kernel; None if it calls the library.
 
-    Generated kernels were not counted for processors without DSP: programs for these alone call the library.
+    Generated kernels were not counted on processors without DSP, so that programs for only these call the library.
     """
     if cmsis_nn.bind(operator.node, processors) is None:
         return KeptKernel(NO_FUNCTION)
@@ -76,9 +76,7 @@ def _kept(operator: BoundOperator, processors: Processors, ratios: Mapping[Place
 
 
 def _ratios(generated: Program, processors: Processors) -> dict[Place, float]:
-    """For operators that were counted, the instructions of the library for each of the generated kernel: of several
-    processors, on the one where it is highest: the library makes a program slower on none of them.
-    """
+    """Return the library's instructions relative to the generated kernel, for operators that were counted."""
     ratios: dict[Place, float] = {}
     own = instructions_of(generated).operators
     for target in processors.targets:

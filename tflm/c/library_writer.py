@@ -1,4 +1,4 @@
-"""Calls of a library's functions as C: constant structures are defined in flash, those with addresses in RAM at the
+"""Write calls of library functions as C. Constant structures are defined in flash; those with addresses in RAM, at the
 call.
 """
 
@@ -18,31 +18,31 @@ FIELD_BYTES = 4
 
 
 def includes_of_library(calls: Iterable[LibraryCall]) -> str:
-    """The headers that calls need."""
+    """Return the headers that calls need."""
     return "".join(
         f"#include <{header}>\n" for header in dict.fromkeys(each for call in calls for each in call.headers)
     )
 
 
 def helpers_of_library(calls: Iterable[LibraryCall]) -> str:
-    """The functions that calls need besides those of the library."""
+    """Return the helper functions that calls need."""
     return "\n".join(dict.fromkeys(call.helper for call in calls if call.helper))
 
 
 def local_bytes(call: LibraryCall) -> int:
-    """Bytes of structures on the stack for a call, on a 32-bit processor."""
+    """Return the size of a call's structures on the stack of a 32-bit processor."""
     return FIELD_BYTES * sum(_leaves(argument) for argument in call.arguments if _is_local(argument))
 
 
 class LibraryWriter:
-    """Writes calls of functions.
+    """Writes calls of library functions.
 
     Args:
         records: definitions of constant structures, to which new ones are added.
         address: writes a pointer of a type.
 
     Attributes:
-        structure_bytes: of constant structures on a 32-bit processor.
+        structure_bytes: total size of constant structures on a 32-bit processor.
     """
 
     def __init__(self, records: list[str], address: Callable[[Pointer, str], str]):
@@ -51,7 +51,7 @@ class LibraryWriter:
         self.structure_bytes = 0
 
     def call(self, call: LibraryCall, operator: int, indent: str) -> Iterator[str]:
-        """The lines of an operator's call; the operator returns if the call fails."""
+        """Return the lines of an operator's call; the generated code returns if the call fails."""
         local: list[str] = []
         inside = indent + INDENT * any(map(_is_local, call.arguments))
         arguments = [self._argument(argument, local, inside) for argument in call.arguments]
@@ -77,7 +77,7 @@ class LibraryWriter:
         return "&" + name
 
     def _constant(self, structure: Structure) -> str:
-        """The name of a structure in flash; equal ones are one."""
+        """Return the name of a structure in flash. Equal structures share one definition."""
         fields = self._fields(structure)
         key = f"{structure.c_type} {fields}"
         if key not in self._names:
@@ -108,12 +108,12 @@ class LibraryWriter:
 
 
 def _title(structure: Structure) -> str:
-    """The name of variables of its type."""
+    """Return the name for variables of the structure's type."""
     return structure.c_type.removeprefix("cmsis_nn_")
 
 
 def _is_local(value: Value) -> bool:
-    """Whether it is a structure that points into RAM, whose place is known at the call."""
+    """Whether a structure points into RAM, so that its fields are known only at the call."""
     return isinstance(value, Structure) and any(isinstance(one.place.base, RamBuffer) for one in addresses_in(value))
 
 

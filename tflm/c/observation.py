@@ -1,4 +1,5 @@
-"""The tensors of a compiled model that are in RAM as a whole after a step, so that a device can be compared."""
+"""Find the tensors of a compiled model that are complete in RAM after a step, so that they can be compared on a
+device."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from tflm.c.program import FED, OperatorCode, Program, Table
 
 
 class TensorPlace(NamedTuple):
-    """Where a tensor of the first subgraph is.
+    """The place of a tensor of the first subgraph.
 
     Attributes:
-        tensor: its index.
+        tensor: index of the tensor.
         memory, offset, bytes: its place in the model's RAM, and its size.
     """
 
@@ -24,11 +25,11 @@ class TensorPlace(NamedTuple):
 
 
 class ObservedSteps(NamedTuple):
-    """Steps of `NAME_step` after which the outputs of an operator are whole in RAM.
+    """Steps of `NAME_step` after which an operator's outputs are complete in RAM.
 
     Attributes:
         first, last: the steps.
-        outputs: its outputs.
+        outputs: the operator's outputs.
     """
 
     first: int
@@ -37,7 +38,7 @@ class ObservedSteps(NamedTuple):
 
 
 def tensor_places(program: Program) -> dict[int, TensorPlace]:
-    """The places of all tensors of the first subgraph that are whole in RAM at some time."""
+    """Return the places of all tensors of the first subgraph that are complete in RAM at some time."""
     tensors, found = program.bound.tensors(), {}
     for buffer in program.plan.buffers:
         for (subgraph, i), offset in buffer.tensors:
@@ -52,7 +53,7 @@ def tensor_places(program: Program) -> dict[int, TensorPlace]:
 
 
 def observed_steps(program: Program) -> Iterator[ObservedSteps]:
-    """The steps of operators, and of stages, whose last operator is observed."""
+    """Yield the steps of operators and stages whose outputs can be observed."""
     places, first = tensor_places(program), 0
     for code, count in _steps(program):
         end = first + count
@@ -64,7 +65,8 @@ def observed_steps(program: Program) -> Iterator[ObservedSteps]:
 
 
 def _steps(program: Program) -> Iterator[tuple[OperatorCode | None, int]]:
-    """Each operator, or the last one of a stage, with its number of steps; None for rows that move on their own."""
+    """Yield each operator, or the last one of a stage, with its number of steps; None for rows that are moved outside
+    of a stage."""
     main = program.subgraphs[0]
     for is_stage, group in itertools.groupby(
         main, lambda code: not isinstance(code, OperatorCode) or code.rows is not None

@@ -1,4 +1,4 @@
-"""Programs: calls of kernels whose addresses are places in planned RAM or tables of constants."""
+"""Programs: calls of kernels with addresses in planned RAM or in tables of constants."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tflm.schedule.rows import Rows
 
 @dataclass(eq=False)
 class Table:
-    """Constants in flash.
+    """A table of constants in flash.
 
     Attributes:
-        name: an identifier in C.
-        values: one-dimensional.
+        name: a C identifier.
+        values: a one-dimensional array.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Table:
 
 
 FED = RamBuffer("rows", 0, memory=-1)
-"""The rows of an input that the caller feeds."""
+"""Stands for the input rows that the caller passes."""
 
 FEED_COUNTER = "number of the next feed"
 FEED_COUNTER_BYTES = 4
-"""The planner's name for it, and its size."""
+"""The planner's name for the counter, and its size."""
 
 NOTHING = RamBuffer("nothing", 0)
-"""The buffer that arrays without elements point to."""
+"""The buffer of arrays without elements."""
 
 
 class Pointer(NamedTuple):
@@ -55,7 +55,7 @@ class Pointer(NamedTuple):
     offset: int
 
     def advanced(self, bytes: int) -> Pointer:
-        """The address at a further offset in bytes."""
+        """Return the address that is some bytes further."""
         return Pointer(self.base, self.offset + bytes)
 
 
@@ -63,7 +63,7 @@ Operand = Union[Pointer, int, float]
 
 
 class KernelCall(NamedTuple):
-    """A call of a kernel; operands by parameter."""
+    """A call of a kernel, with an operand for each parameter."""
 
     kernel: Kernel
     operands: dict[str, Operand]
@@ -74,12 +74,12 @@ Statement = Union[KernelCall, LibraryCall, ControlFlow[KernelCall, Pointer]]
 
 @dataclass
 class OperatorCode:
-    """What runs one operator, or some rows of its output.
+    """The statements that run an operator, or compute some rows of its output.
 
     Attributes:
-        operator: it.
-        statements: in order.
-        rows: of the output; None for all of them.
+        operator: the operator.
+        statements: the statements, in order.
+        rows: rows of the output; None for all.
     """
 
     operator: BoundOperator
@@ -88,12 +88,12 @@ class OperatorCode:
 
 
 class InitialValue(NamedTuple):
-    """What a buffer holds before the first invoke.
+    """The contents of a buffer before the first invoke.
 
     Attributes:
         title: its name in comments.
-        buffer: where it is.
-        values: all of its bytes.
+        buffer: the buffer's place.
+        values: its bytes.
     """
 
     title: str
@@ -102,11 +102,11 @@ class InitialValue(NamedTuple):
 
 
 class FedRows(NamedTuple):
-    """Rows that are copied from the caller.
+    """Rows copied from the caller.
 
     Attributes:
-        target: where to.
-        size: how many bytes.
+        target: the address that they are copied to.
+        size: number of bytes.
     """
 
     target: Pointer
@@ -121,15 +121,15 @@ class Program:
     """A model as statements.
 
     Attributes:
-        bound: the model, bound in memory of the host.
-        plan: of its RAM.
-        subgraphs: what runs each of them, in order.
-        initial: of what stays from invoke to invoke.
-        tables: everything in flash.
-        inputs, outputs: where those of the model are.
-        structure_bytes: of constant structures, which the emitter defines.
-        feed_counter: where the number of the next call is that feeds rows; None if none are fed.
-        checks: what stops a compiler for a processor that the program is not for.
+        bound: the bound model.
+        plan: the plan of its RAM.
+        subgraphs: the code of each subgraph, in order.
+        initial: initial values of the memory that lasts between invokes.
+        tables: all constants in flash.
+        inputs, outputs: addresses of the model's inputs and outputs.
+        structure_bytes: size of constant structures, which the emitter defines.
+        feed_counter: address of the number of the next feed; None if no rows are fed.
+        checks: preprocessor lines that reject processors that the program cannot run on.
     """
 
     bound: BoundModel
@@ -145,33 +145,33 @@ class Program:
 
     @property
     def is_split(self) -> bool:
-        """Whether the RAM is in several memories, which functions take as an array."""
+        """Whether the RAM is split into several memories, which functions receive as an array."""
         return len(self.plan.memories) > 1
 
     def calls(self) -> Iterator[KernelCall]:
-        """All calls of kernels."""
+        """All kernel calls."""
         for code in itertools.chain(*self.subgraphs):
             if isinstance(code, OperatorCode):
                 yield from calls_in(code.statements, KernelCall)
 
     def library_calls(self) -> list[LibraryCall]:
-        """All calls of a library's functions; addresses in them are pointers."""
+        """All calls of library functions, with planned addresses."""
         codes = (code for code in itertools.chain(*self.subgraphs) if isinstance(code, OperatorCode))
         return [call for code in codes for call in code.statements if isinstance(call, LibraryCall)]
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of all tables and structures."""
+        """Size of all tables and structures in bytes."""
         return sum(table.values.nbytes for table in self.tables) + self.structure_bytes
 
 
 def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program:
-    """The program of a bound model.
+    """Return the program of a bound model.
 
     Args:
         bound: the model.
-        extra: what it needs besides its tensors.
-        plan: of its RAM.
+        extra: its state and scratch memory.
+        plan: the plan of its RAM.
     """
     program = Program(bound, plan)
     places = _Places(bound, extra, plan)
@@ -191,7 +191,8 @@ def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program
 
 
 def reached_subgraphs(bound: BoundModel) -> list[int]:
-    """Subgraphs that are reached from the first, which is the last one: each after those that it runs."""
+    """Return the subgraphs that can be reached from the first one. Each follows those that it runs; the first is the
+    last."""
     done: dict[int, None] = {}
 
     def visit(index: int) -> None:
@@ -206,7 +207,7 @@ def reached_subgraphs(bound: BoundModel) -> list[int]:
 
 
 class _Places:
-    """The places of a bound model's arrays on the device."""
+    """Maps the arrays of a bound model to places on the device."""
 
     def __init__(self, bound: BoundModel, extra: StateAndScratch, plan: Plan):
         self._bound, self._extra = bound, extra
@@ -221,7 +222,7 @@ class _Places:
         self._work = self._called_work_arrays()
 
     def _whole_tensors(self) -> dict[Any, Pointer]:
-        """The places of the tensors that are in RAM as a whole."""
+        """Return the places of tensors that are complete in RAM."""
         found = {}
         for buffer in self._buffers:
             for (subgraph, i), offset in buffer.tensors:
@@ -230,7 +231,7 @@ class _Places:
         return found
 
     def _persistent_buffers(self) -> dict[Any, Pointer]:
-        """The place of each thing that stays from invoke to invoke."""
+        """Return the place of each buffer that lasts between invokes."""
         by_name = {buffer.name: Pointer(buffer, 0) for buffer in self._buffers}
         return {
             key: self._tensors[key] if persistent.is_tensor else by_name[persistent.name]
@@ -238,7 +239,7 @@ class _Places:
         }
 
     def initial_values(self) -> list[InitialValue]:
-        """Initial values of the memory that lasts from invoke to invoke, in the order of the buffers."""
+        """Return the initial values of memory that lasts between invokes, in the order of the buffers."""
         found: dict[RamBuffer | Table, list[InitialValue]] = {}
         for key, one in self._extra.persistent.items():
             base, offset = self._persistent[key]
@@ -252,17 +253,17 @@ class _Places:
         return values
 
     def end(self, tensor: int, name: str) -> Pointer:
-        """The place of an input or output of the model."""
+        """Return the address of an input or output of the model."""
         if self._bound.feed is not None and tensor == self._bound.feed.tensor:
             return Pointer(FED, 0)
         return self.pointer(self._bound.tensors()[tensor].elements, name, None)
 
     def feed_counter(self) -> Pointer | None:
-        """The number of the next call that feeds rows; None where none are fed."""
+        """Return the address of the number of the next feed; None if no rows are fed."""
         return next((Pointer(buffer, 0) for buffer in self._buffers if buffer.name == FEED_COUNTER), None)
 
     def _called_work_arrays(self) -> dict[int, Pointer]:
-        """Where the work arrays of operators in called subgraphs are, by the id of the array."""
+        """Return the places of work arrays of operators in called subgraphs, by the id of the array."""
         buffers: dict[tuple[int, int] | None, list[RamBuffer]] = {}
         for buffer in self._buffers:
             buffers.setdefault(buffer.scratch_of, []).append(buffer)
@@ -274,7 +275,7 @@ class _Places:
         }
 
     def code(self, operators: Mapping[int, BoundOperator], call: Call | MovedRows) -> Code:
-        """The code for a call of the plan."""
+        """Return the code for a call of the plan."""
         if isinstance(call, MovedRows):
             return call
         if self._bound.feed is not None and call.operator == FEEDER:
@@ -301,11 +302,11 @@ class _Places:
         return OperatorCode(operator, list(self._call(operator, rows.steps)), call.rows)
 
     def _scratch(self, roots: Iterable[Array], call: Call) -> dict[int, Pointer]:
-        """The places of a call's work arrays, by the id of the array."""
+        """Return the places of a call's work arrays, by the id of the array."""
         return {id(root): Pointer(self._buffers[x.buffer], 0) for root, x in zip(roots, call.scratch)}
 
     def statements(self, operator: BoundOperator) -> list[Statement]:
-        """The statements of an operator."""
+        """Return the statements of an operator."""
         return [statement for action in operator.actions for statement in self._statement(operator, action)]
 
     def _statement(self, operator: BoundOperator, action: Action) -> list[Statement]:
@@ -333,12 +334,12 @@ class _Places:
         return calls
 
     def pointer(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
-        """The address of an array.
+        """Return the address of an array.
 
         Args:
-            array: it.
-            name: what the name of its table is derived from.
-            operator: whose array it is; None for inputs and outputs.
+            array: the array.
+            name: the base of its table's name.
+            operator: the operator that the array belongs to; None for inputs and outputs.
         """
         if not array.nbytes:
             return Pointer(NOTHING, 0)
@@ -349,7 +350,7 @@ class _Places:
         return place.advanced(offset_in_buffer(array))
 
     def _in_table(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
-        """The address of a constant; all constants stay on the host until the program is complete."""
+        """Return the address of a constant. All constants stay on the host until the program is complete."""
         key = id(root_of(array)), offset_in_buffer(array), array.shape, array.strides, array.dtype
         if key not in self._constants:
             self._constants[key] = self._new_constant(array, name, operator)
@@ -367,7 +368,7 @@ class _Places:
         return Pointer(table, offset)
 
     def _unused(self, name: str) -> str:
-        """The name, with a number if another table has it."""
+        """Return the name, with a number if another table has it."""
         name = "".join(character if character.isalnum() else "_" for character in name)
         unused, number = name, 2
         while unused in self._names:
@@ -377,7 +378,7 @@ class _Places:
 
 
 def _moves_nothing(step: Step, operands: Mapping[str, Operand]) -> bool:
-    """Whether a copy is a no-op because its tensors share memory."""
+    """Whether a copy has no effect because its tensors share memory."""
     if step.kernel.function not in (move.function, move_rows.function, move_elements.function):
         return False
     if operands["target"] != operands["source"]:
@@ -391,7 +392,8 @@ def _moves_nothing(step: Step, operands: Mapping[str, Operand]) -> bool:
 
 
 def _span(array: Array) -> tuple[Array, int]:
-    """The bytes that a view covers, as elements, and where the first element of the view is in them, in bytes."""
+    """Return the elements from the first to the last of a view, and the offset in bytes of the view's first element in
+    them."""
     if array.flags.c_contiguous:
         return array.reshape(-1), 0
     low, high = np.lib.array_utils.byte_bounds(array)

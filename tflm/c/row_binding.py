@@ -1,4 +1,4 @@
-"""Calls on rows: an operator bound to some rows of its output, and the rows of its inputs that these need."""
+"""Bind an operator to some rows of its output, and to the rows of its inputs that these need."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from tflm.schedule.calls import BufferRegion, Call
 from tflm.schedule.rows import Rows
 
 ROWS = 1
-"""The dimension of a tensor that its rows count along."""
+"""Dimension of a tensor that counts its rows."""
 
 
 def bind_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
-    """The steps of a whole operator: of kernels for small processors, or of those that all processors have."""
+    """Return the steps of a whole operator, with kernels for small processors, or with plain kernels of the compiled
+    engine."""
     small = KERNELS.get(registration.name)
     steps = None if small is None else small.bind(context, node, None)
     if steps is not None:
@@ -43,33 +44,34 @@ def bind_small(context: KernelContext, node: Node, registration: Registration) -
 
 
 def bind_lean(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
-    """The steps of a whole operator by slower kernels that take less memory to work in; None if there are none."""
+    """Return the steps of a whole operator with slower kernels that use less scratch memory; None if there are none."""
     small = KERNELS.get(registration.name)
     return None if small is None or small.lean is None else small.lean.bind(context, node, None)
 
 
 def _holds_addresses(step: Step) -> bool:
-    """Whether addresses are inside the arrays of a step: it owns arrays that are no arguments. C can't have them so."""
+    """Whether the arrays of a step contain addresses: it then owns arrays that are not arguments. Such steps cannot be
+    translated to C."""
     return len(step.owners) > len(step.addresses)
 
 
 class RowTensors:
-    """The tensors of a node, of which some are reduced to rows.
+    """The tensors of a node, some of which are replaced by a few of their rows.
 
     Args:
-        tensors: of the whole node.
-        inputs, outputs: those that are replaced, by number.
+        tensors: the tensors of the whole node.
+        inputs, outputs: the replacements, by number of the input or output.
     """
 
     def __init__(self, tensors: NodeTensors, inputs: dict[int, TfLiteEvalTensor], outputs: dict[int, TfLiteEvalTensor]):
         self._tensors, self._inputs, self._outputs = tensors, inputs, outputs
 
     def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Input `index`, or its rows."""
+        """Return input `index`, or its rows."""
         return self._inputs.get(index) or self._tensors.get_eval_input(node, index)
 
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Output `index`, or its rows."""
+        """Return output `index`, or its rows."""
         return self._outputs.get(index) or self._tensors.get_eval_output(node, index)
 
     def __getattr__(self, name: str) -> Any:
@@ -77,11 +79,11 @@ class RowTensors:
 
 
 class BoundRows(NamedTuple):
-    """A call on rows, bound to memory of its own.
+    """A call on rows, bound to its own arrays.
 
     Attributes:
-        steps: what computes the rows.
-        inputs, outputs: the rows that it reads and makes, by number.
+        steps: the steps that compute the rows.
+        inputs, outputs: the rows that it reads and writes, by number of the input or output.
     """
 
     steps: Sequence[Step]
@@ -90,7 +92,7 @@ class BoundRows(NamedTuple):
 
 
 class RowBinder:
-    """Binds calls on rows: calls that differ only in where their rows are share what is bound.
+    """Binds calls on rows. Calls that differ only in the position of their rows share their steps.
 
     Args:
         bound: the model.
@@ -101,7 +103,7 @@ class RowBinder:
         self._known: dict[Hashable, BoundRows] = {}
 
     def bind(self, operator: BoundOperator, call: Call) -> BoundRows:
-        """The steps of a call on rows.
+        """Return the steps of a call on rows.
 
         Raises:
             CompileError: the kernels of the operator cannot compute rows.
@@ -115,7 +117,7 @@ class RowBinder:
         return self._known[key]
 
     def _axis(self, operator: BoundOperator, call: Call) -> Axis | None:
-        """Where the windows of the rows lie along the input's rows that are held; None without windows."""
+        """Return the windows of the computed rows, relative to the input rows in memory; None without windows."""
         small, window = KERNELS.get(operator.node.operator), call.inputs[0]
         if small is None or not small.takes_rows or window is None or call.rows is None:
             return None
@@ -152,7 +154,7 @@ class RowBinder:
         inputs: Mapping[int, TfLiteEvalTensor],
         outputs: Mapping[int, TfLiteEvalTensor],
     ) -> Sequence[Step] | None:
-        """The steps of an operator that only copies, between rows."""
+        """Return the steps of an operator that only copies, for some rows."""
         assert call.rows is not None
         tensors, node = self._bound.tensors(), operator.node
         parts = [(node.inputs[i], of_rows, call.inputs[i]) for i, of_rows in inputs.items()]
@@ -167,7 +169,7 @@ class RowBinder:
 
 
 def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: BufferRegion) -> Axis:
-    """Where the windows of some rows of the output lie along the rows of the input that are held."""
+    """Return the windows of some output rows, relative to the input rows in memory."""
     subgraph = bound.model.subgraphs[operator.subgraph]
     facts = OperatorFacts.of(bound.model.root, subgraph, (subgraph.operators or [])[operator.index])
     both = windows(facts)
@@ -178,7 +180,7 @@ def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: Buf
 
 
 def _rows_of(tensor: TfLiteEvalTensor, window: BufferRegion) -> TfLiteEvalTensor:
-    """A tensor of the rows of a window, in memory of its own."""
+    """Return a tensor with the rows of a range, in its own memory."""
     of_rows = copy.copy(tensor)
     of_rows.dims = (
         (*tensor.dims[:ROWS], window.rows, *tensor.dims[ROWS + 1 :]) if len(tensor.dims) == 4 else tensor.dims

@@ -1,4 +1,4 @@
-"""Operators that only copy elements, some rows of the output at a time."""
+"""Copy a few output rows at a time, for operators that only copy elements."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schedule.rows import Rows
 
 ROWS = 1
-"""The dimension of a tensor that its rows count along."""
+"""Dimension of a tensor that counts its rows."""
 
 BY_ROWS = frozenset({"CONCATENATION", "PAD", "PADV2", "TRANSPOSE"}) & {*FAMILIES["movement"]}
-"""Operators whose rows are copied by themselves."""
+"""Operators whose output rows can be copied separately."""
 
 Array = npt.NDArray[Any]
 
 
 def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> list[Copy] | None:
-    """The copies that make some rows of an operator's output; None if rows cannot be told apart."""
+    """Return the copies that produce some rows of an operator's output; None if its copies are not by rows."""
     y = bound.tensors(operator.subgraph)[operator.node.outputs[0]].elements
     found = []
     for target, source in fixed_copies(operator.node) or ():
@@ -39,7 +39,7 @@ def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> li
 
 
 def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
-    """The rows of its inputs that each row of an operator's output is copied from; None where they are not alike."""
+    """Return the input rows that each output row is copied from; None if the inputs' ranges differ."""
     tensors, node = bound.tensors(operator.subgraph), operator.node
     if node.operator not in BY_ROWS or len({*node.inputs}) < len(node.inputs):
         return None
@@ -56,7 +56,7 @@ def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
         hulls = {Rows(min(rows)[0], max(each.end for each in rows)) for rows in read if rows}
         if len(hulls) > 1 or (hulls and not all(read)):
             return None
-        # A row of padding is made with the row that was read last.
+        # A row of padding counts as read from the row before it.
         found += hulls or found[-1:] or [Rows(0, 1)]
     first = [rows.first for rows in found]
     return (
@@ -65,7 +65,7 @@ def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
 
 
 def _rows_of(source: Array, image: TfLiteEvalTensor) -> Rows | None:
-    """The rows of an image that a view of it covers; None for a view of something else."""
+    """Return the rows of an image that a view covers; None if the view belongs to something else."""
     x = image.elements
     if not np.may_share_memory(source, x):
         return None
@@ -75,11 +75,11 @@ def _rows_of(source: Array, image: TfLiteEvalTensor) -> Rows | None:
 
 
 def moved_copies(copies: Sequence[Copy], moves: Sequence[tuple[Array, Array, int]]) -> list[Copy]:
-    """Copies between other memory.
+    """Return the same copies in other memory.
 
     Args:
-        copies: views of tensors.
-        moves: tensors, each with an array of some rows of it, and the first of these.
+        copies: copies between views of tensors.
+        moves: for each tensor, an array with some of its rows, and the index of the first of these.
     """
 
     def moved(view: Array) -> Array:

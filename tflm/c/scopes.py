@@ -1,4 +1,4 @@
-"""Where the variables of a function are declared in C: in the innermost block that has all of their uses."""
+"""Choose where C declares the variables of a function: in the innermost block that contains all of their uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 Path: TypeAlias = tuple[tuple[int, int], ...]
-"""The statement that has something: from the outermost block to the innermost, (id of the block, index in it)."""
+"""Path to a statement: (id of a block, index in it), from the outermost block to the innermost."""
 
 
 class Scopes:
@@ -16,7 +16,7 @@ class Scopes:
     Attributes:
         first: for each variable that is declared where it is first assigned, the id of that statement.
         before: for each statement, by id, the variables that are declared without a value before it.
-        at_top: variables that are declared at the top of the function, where they are set to zero.
+        at_top: variables that are declared at the top of the function, and initialized to zero.
     """
 
     def __init__(self, body: Sequence[ast.stmt], parameters: Sequence[str]):
@@ -47,7 +47,7 @@ class Scopes:
 
 
 def _declarable(statement: ast.stmt) -> list[str]:
-    """The variables that a statement assigns and does not read."""
+    """Return the variables that a statement assigns and does not read."""
     targets: list[ast.expr]
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets, value = [statement.target], statement.value
@@ -61,7 +61,7 @@ def _declarable(statement: ast.stmt) -> list[str]:
 
 
 def is_assigned_first(statements: Sequence[ast.stmt], name: str) -> bool:
-    """Whether statements assign a variable before they read it, whichever way they go."""
+    """Whether statements assign a variable before they read it, on every path."""
     for statement in statements:
         if name in _declarable(statement):
             return True
@@ -78,14 +78,14 @@ def is_assigned_first(statements: Sequence[ast.stmt], name: str) -> bool:
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    """The names in a syntax tree."""
+    """Return the names in a syntax tree."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             yield part.id
 
 
 def _assigned(node: ast.AST) -> Iterator[str]:
-    """The variables that are assigned, but for those of loops."""
+    """Return the variables that are assigned, except loop variables."""
     loops = {id(part.target) for part in ast.walk(node) if isinstance(part, ast.For)}
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and id(part) not in loops:
@@ -106,7 +106,7 @@ def _inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def _uses(body: Sequence[ast.stmt], outer: Path, loops: frozenset[str]) -> Iterator[tuple[str, Path, ast.stmt]]:
-    """The variables that statements name: (name, path, statement); variables of loops only outside of these."""
+    """Yield the uses of variables as (name, path, statement), with loop variables only outside of their loops."""
     for index, statement in enumerate(body):
         path = (*outer, (id(body), index))
         inner, own_loops = _inner_blocks(statement), loops

@@ -1,4 +1,4 @@
-"""A test of a compiled model: recorded inputs and outputs, a `main` that compares them, and a Makefile."""
+"""The test of a compiled model: recorded inputs and outputs, a `main` that compares outputs, and a Makefile."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TEST = Template("""\
 
 #include "$name.h"
 
-#if defined(${guard}_ON_QEMU) /* the end of the stack; a Cortex-M begins at the address in the second word of memory */
+#if defined(${guard}_ON_QEMU) /* the initial stack pointer and the entry point of a Cortex-M */
 extern void _start(void);
 static void start(void)
 {
-    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* switches on floating point and Helium, where they are */
+    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* enables floating point and Helium if present */
     _start();
 }
 __attribute__((section(".vectors"), used)) static void (*const vectors[2])(void) = {
@@ -152,7 +152,7 @@ FEED = """\
         {
             int feed;
             for (feed = 0; feed < ${guard}_FEEDS; ++feed) {
-                /* a copy of these rows alone, so that the compiler's checks see whatever else is read */
+                /* copied, so that the compiler's checks detect reads of any other rows */
                 $element rows[$elements * ${guard}_FEED_ROWS];
                 int count = feed + 1 < ${guard}_FEEDS ? ${guard}_FEED_ROWS : ${guard}_LAST_FEED_ROWS;
                 memcpy(rows, input_$number + (invoke * ${guard}_INPUT_${number}_ELEMENTS
@@ -175,11 +175,11 @@ class Samples(NamedTuple):
 
 
 def recorded_samples(model: Model, inputs: Union[int, Sequence[Sequence[Any]]]) -> Samples:
-    """Run a model, from its first invoke on, and record its outputs.
+    """Run a model from its first invoke, and record its outputs.
 
     Args:
         model: the model.
-        inputs: how many random inputs; or for each invoke an array for each input.
+        inputs: number of random inputs; or, for each invoke, an array for each input.
 
     Raises:
         ArgumentError: there are no inputs.
@@ -208,7 +208,7 @@ def _answered(model: Model, inputs: Sequence[Sequence[Any]], while_limit: int | 
 
 
 def _random_samples(model: Model, count: int) -> Samples:
-    """Random inputs; or, where the model refuses these or runs too many iterations, of zeros and ones."""
+    """Draw random inputs. If the model rejects them or runs too many iterations, draw zeros and ones instead."""
     rng = np.random.default_rng(0)
     inputs = [random_inputs(model, rng) for _ in range(count)]
     try:
@@ -219,13 +219,13 @@ def _random_samples(model: Model, count: int) -> Samples:
 
 
 def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> str:
-    """The text of NAME_test.c.
+    """Return the text of NAME_test.c.
 
     Args:
         program: the model.
-        name: its prefix.
-        origin: a line that says where the file is from.
-        samples: what it compares.
+        name: the model's prefix.
+        origin: a line that says where the file comes from.
+        samples: the recorded inputs and outputs.
     """
     count = len(samples.inputs)
     tensors = interfaces(program)
@@ -245,7 +245,7 @@ def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> 
 
 
 def _run(program: Program, tensors: Sequence[TensorInterface], name: str) -> str:
-    """The code that runs an invoke."""
+    """Return the code of an invoke."""
     names, feed = {"name": name, "guard": name.upper(), "ram": _ram(program)}, program.bound.feed
     if feed is None:
         return Template(INVOKE).substitute(names)
@@ -255,17 +255,17 @@ def _run(program: Program, tensors: Sequence[TensorInterface], name: str) -> str
 
 
 def _blocks(program: Program) -> list[str]:
-    """The names of the blocks of RAM."""
+    """Return the names of the RAM blocks."""
     return [f"block_{i}" for i in range(len(program.plan.memories))] if program.is_split else ["block"]
 
 
 def _ram(program: Program) -> str:
-    """The RAM arguments of the model's functions."""
+    """Return the RAM arguments of the model's functions."""
     return "ram" if program.is_split else "block.bytes"
 
 
 def _memory(program: Program, name: str) -> Iterator[str]:
-    """The definition of the RAM."""
+    """Return the definition of the RAM."""
     blocks = _blocks(program)
     for i, block in enumerate(blocks):
         yield f"static union {name}_ram{f'_{i}' if program.is_split else ''} {block};\n"
@@ -302,16 +302,16 @@ def _check(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[
 
 
 class Build(NamedTuple):
-    """What a Makefile is told of the processor, and of a library that is built as well.
+    """Processor and library for the Makefile.
 
     Attributes:
-        core, part: the processor, for people and for GCC.
-        machine, ram, stack: QEMU's board, its RAM, and the end of the stack in it.
-        comment: lines for the head.
+        core, part: the processor's name, and GCC's options for it.
+        machine, ram, stack: QEMU's machine, the start of its RAM, and the end of the stack in it.
+        comment: lines for the head of the file.
         include: options for all compilations.
         variables, rules: lines that define the library.
-        host_library, arm_library: archives that programs are linked with.
-        built: further files that `make clean` removes.
+        host_library, arm_library: archives that the programs are linked with.
+        built: files that `make clean` removes, too.
         is_plain_on_host: whether the test runs NAME_plain.c on the host, because the model is for another processor.
     """
 
@@ -331,12 +331,12 @@ class Build(NamedTuple):
 
 
 def makefile_of(name: str, shared: str | None = None, build: Build | None = None) -> str:
-    """The text of the Makefile.
+    """Return the text of the Makefile.
 
     Args:
         name: the model's prefix.
-        shared: the name of the kernels' files, where they are not in NAME.c.
-        build: the processor, and a library that is built as well.
+        shared: name of the files with shared kernels, if they are not in NAME.c.
+        build: the processor, and a library to build.
     """
     names = [name] if shared is None else [name, shared]
     sources, headers = ([f"{each}{suffix}" for each in names] for suffix in (".c", ".h"))

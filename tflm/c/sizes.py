@@ -1,7 +1,7 @@
-"""Code and stack of compiled models, from what was measured of each kernel on Cortex-M.
+"""Estimate code size and stack of compiled models, from measurements of each kernel on Cortex-M.
 
-`tools/compiled_figures.py` writes the tables. That of kernels holds for one text of a kernel, which its checksum stands
-for; that of a library's functions for the version that `tflm.c.cmsis_nn.processors` names.
+`tools/compiled_figures.py` writes the tables. Figures of a kernel hold for one version of it, identified by a checksum;
+those of a library's functions for the version that `tflm.c.cmsis_nn.processors` names.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tflm.compiler.language import Kernel
 BUILDS = tuple(
     (part, optimization) for part in ("cortex-m0plus", "cortex-m4", "cortex-m55") for optimization in ("-Os", "-O2")
 )
-"""Parts and optimizations that kernels were measured for."""
+"""Processors and optimizations for which kernels were measured."""
 
 FRAME_BYTES = 96
-"""Stack of NAME_invoke, or of the function of a stage: saved registers, locals and calls in between."""
+"""Stack of NAME_invoke, or of a stage's function: saved registers, local variables, and calls in between."""
 
 BYTES_OF_AN_ARGUMENT = 8
-"""Maximum stack of an argument; the first four are in registers."""
+"""Maximum stack of an argument. The first four arguments are passed in registers."""
 
 
 SPECIALIZED = 1.5
-"""Bound of the stack of a kernel that compilers specialize for its only call, relative to the kernel by itself; 1.3 was
-measured, on Cortex-M0+."""
+"""Bound of the stack of a kernel that compilers specialize for its only call, relative to the stack of the kernel
+compiled separately. The largest measured ratio is 1.3, on Cortex-M0+."""
 
 
 class KernelSize(NamedTuple):
-    """Code and stack of a kernel.
+    """Code size and stack of a kernel.
 
     Attributes:
-        code_bytes: with the functions that it calls.
-        stack_bytes: a bound, with functions of newlib.
+        code_bytes: includes the functions that it calls.
+        stack_bytes: an upper bound, including newlib's functions.
     """
 
     code_bytes: int
@@ -54,7 +54,7 @@ Build = tuple[str, str]
 
 @functools.cache
 def measured_sizes() -> dict[tuple[str, int], dict[Build, KernelSize]]:
-    """Sizes for each build, by a kernel's name and checksum."""
+    """Read the sizes for each build, by name and checksum of the kernel."""
     text = (files("tflm.c") / "kernel_sizes.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {
@@ -72,25 +72,25 @@ def checksum_of(kernel: Kernel) -> int:
 
 
 def measured_as(kernel: Kernel) -> Kernel:
-    """The kernel whose figures a kernel has: itself, or one that only shifts by another number."""
+    """Return the kernel whose figures apply: the kernel itself, or one that differs only in the distance of a shift."""
     names = next((names for names in SHIFTS if kernel.constants.get("rounding") in names), None)
     return kernel if names is None else kernel.of(**{**kernel.constants, "rounding": names[0]})
 
 
 @functools.cache
 def text_of(kernel: Kernel) -> tuple[str, int]:
-    """The name and the checksum of what a kernel is measured as."""
+    """Return the name and the checksum of the kernel whose figures apply."""
     measured = measured_as(kernel)
     return source.name_of(measured), checksum_of(measured)
 
 
 def sizes_of(kernel: Kernel) -> dict[Build, KernelSize] | None:
-    """Sizes for each build; None for a kernel that was not measured."""
+    """Return the sizes for each build; None if the kernel was not measured."""
     return measured_sizes().get(text_of(kernel))
 
 
 def code_bytes(kernels: Iterable[Kernel]) -> dict[Build, int] | None:
-    """Bytes of code of kernels together, for each build; None if one was not measured."""
+    """Return the total code size of kernels, for each build; None if one was not measured."""
     sizes = [sizes_of(kernel) for kernel in kernels]
     if any(size is None for size in sizes):
         return None
@@ -99,14 +99,14 @@ def code_bytes(kernels: Iterable[Kernel]) -> dict[Build, int] | None:
 
 @functools.cache
 def library_stacks() -> dict[str, dict[Build, int]]:
-    """Bounds of the stack of a library's functions for each build, with functions of newlib."""
+    """Read bounds of the stack of library functions for each build, including newlib's functions."""
     text = (files("tflm.c") / "library_stacks.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {row["function"]: {build: int(row[" ".join(build)]) for build in BUILDS} for row in rows}
 
 
 def stack_bounds(program: Program) -> dict[Build, int] | None:
-    """Bounds of an invoke's stack in bytes for each build; None if a kernel or function was not measured."""
+    """Return bounds of an invoke's stack in bytes, for each build; None if a kernel or function was not measured."""
     largest = dict.fromkeys(BUILDS, 0)
     for call in program.library_calls():
         if call.function not in library_stacks():
@@ -127,7 +127,7 @@ def stack_bounds(program: Program) -> dict[Build, int] | None:
 
 
 def functions_in_each_other(program: Program) -> int:
-    """The maximum depth of a program's calls: NAME_invoke, the functions of subgraphs, and that of a stage."""
+    """Return the maximum call depth of a program: NAME_invoke, the functions of subgraphs, and that of a stage."""
 
     def depth(subgraph: int) -> int:
         codes = program.subgraphs[subgraph]

@@ -1,8 +1,8 @@
-"""Kernels as C99: the functions of `tflm.compiler.language`, translated from their syntax trees.
+"""Translate kernels to C99 from the syntax trees of their Python functions; see `tflm.compiler.language`.
 
-What is written needs <math.h>, <stdbool.h>, <stdint.h> and <string.h>, and an `int` of at least 32 bits. Values are
-those that LLVM's machine code gives. Signed integers are cast to narrower ones modulo 2^n, and shift to the right by
-their sign, as every known compiler defines it.
+The C code needs <math.h>, <stdbool.h>, <stdint.h> and <string.h>, and an `int` of at least 32 bits. Its results equal
+those of LLVM's machine code. It assumes that casts to narrower signed integers wrap, and that right shifts of signed
+integers are arithmetic, as in every known compiler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WIDTH = 120
 """Maximum length of a line."""
 
 PACKAGES = ("delegates.compiled.", "c.kernels.")
-"""Names of C functions leave them out."""
+"""Prefixes of modules that names of C functions omit."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Parameter:
     """A parameter of a C function.
 
     Attributes:
-        name: in the language.
-        c_type: for example "const int8_t *"; a structure is passed by its address.
-        value: what is known of it; the range of an integer is what arguments must be in.
-        fields: of a structure.
+        name: its name in the kernel language.
+        c_type: for example "const int8_t *"; a structure is passed by address.
+        value: its type and, for an integer, the range that arguments must be in.
+        fields: the fields of a structure.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Parameter:
 
 
 class Translation:
-    """Kernels and what they call."""
+    """Kernels and the functions that they call."""
 
     def __init__(self) -> None:
         self.instances: dict[tuple[Any, ...], Instance] = {}
 
     def kernel(self, kernel: Kernel) -> Instance:
-        """The instance of a kernel."""
+        """Return the instance of a kernel."""
         if isinstance(kernel, Emitted):
             raise TranslationError(f"{kernel.name} is written in LLVM IR")
         arguments = _arguments(kernel)
@@ -83,7 +83,7 @@ class Translation:
         return self.instances[key]
 
     def instance(self, function: FunctionType, name: str, arguments: dict[str, Value]) -> Instance:
-        """The instance of a function for arguments of these types."""
+        """Return the instance of a function for arguments of these types."""
         key = (function, *((parameter, value) for parameter, value in arguments.items()))
         if key not in self.instances:
             instance = Instance(function, name, arguments)
@@ -93,16 +93,17 @@ class Translation:
 
 
 NOT_INLINED = "NOT_INLINED "
-"""Before functions with loops that need all registers: in larger functions, compilers would keep some in memory."""
+"""Marks functions with loops that need all registers. In larger functions, compilers would keep some of the variables
+in memory."""
 
 INLINED = "INLINED "
-"""Before functions that are always inlined."""
+"""Marks functions that must be inlined."""
 
 NAKED = "NAKED "
-"""Before functions in assembly, which have no prologue."""
+"""Marks functions in assembly, which have no prologue."""
 
 UNUSED = "UNUSED "
-"""Before parameters of such functions."""
+"""Marks the parameters of functions in assembly."""
 
 DEFINITIONS = {
     NAKED: """\
@@ -133,11 +134,11 @@ DEFINITIONS = {
 #endif
 """,
 }
-"""Of macros: the definition of each."""
+"""Definition of each macro."""
 
 
 def _arguments(kernel: Kernel) -> dict[str, Value]:
-    """The value of each parameter of a kernel, by its name in the language."""
+    """Return the value of each parameter of a kernel, by its name in the kernel language."""
     found: dict[str, Value] = {}
     for name in kernel.function.__annotations__:
         if name == "return":
@@ -170,16 +171,16 @@ def _value(kernel: Kernel, name: str) -> Number | Pointer:
 
 
 def structure_name(record: type) -> str:
-    """The name of the structure that a NamedTuple becomes, which begins with that of its module."""
+    """Return the name of the C structure for a NamedTuple. It begins with the name of the module."""
     name = "".join("_" + letter.lower() if letter.isupper() else letter for letter in record.__name__)
     return f"{record.__module__.rpartition('.')[2]}_{name.strip('_')}"
 
 
-# --- What programs ask for ---------------------------------------------------------------------------------------
+# --- Interface for programs ---------------------------------------------------------------------------------------
 
 
 def name_of(kernel: Kernel) -> str:
-    """The name of a kernel's C function."""
+    """Return the name of a kernel's C function."""
     module, _, name = kernel.function_name.rpartition(".")
     for package in PACKAGES:
         module = module.removeprefix(package)
@@ -190,12 +191,13 @@ def name_of(kernel: Kernel) -> str:
 
 
 def written(kernel: Kernel) -> frozenset[str]:
-    """The parameters through which a kernel writes; a field of a NamedTuple is called "parameter.field"."""
+    """Return the parameters through which a kernel writes; a field of a NamedTuple is called "parameter.field"."""
     return frozenset(_translated(kernel).written)
 
 
 def failure_of(kernel: Kernel) -> str | None:
-    """How a kernel can fail: "aborted" or "refused". If it can't, its C function returns nothing."""
+    """Return how a kernel can fail: "aborted" or "refused"; None if it cannot, so that its C function returns
+    nothing."""
     instance = _translated(kernel)
     if instance.is_void:
         return None
@@ -204,12 +206,12 @@ def failure_of(kernel: Kernel) -> str | None:
 
 
 def parameters(kernel: Kernel) -> list[Parameter]:
-    """The parameters of the C function of a kernel."""
+    """Return the parameters of a kernel's C function."""
     return list(_parameters(_translated(kernel)))
 
 
 def declaration(kernel: Kernel, *, linkage: str = "static ") -> str:
-    """The declaration of a kernel's C function."""
+    """Return the type and the name."""
     return _head(_translated(kernel), name_of(kernel), linkage) + ";"
 
 
@@ -220,10 +222,10 @@ def structures(kernels: Iterable[Kernel]) -> str:
 
 
 def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
-    """The definitions of kernels in C: functions that they share, and the kernels in their order.
+    """Return the C definitions of kernels, in order, preceded by the functions that they share.
 
     Args:
-        linkage: of the kernels: "static " or nothing.
+        linkage: linkage of the kernels: "static " or nothing.
 
     Raises:
         TranslationError: a kernel uses something that C lacks.
@@ -252,14 +254,14 @@ def _is_record(value: Value) -> bool:
 
 
 def _with_callees(instance: Instance) -> Iterator[Instance]:
-    """An instance after all that it calls."""
+    """Yield all callees of an instance, then the instance."""
     for callee in instance.calls:
         yield from _with_callees(callee)
     yield instance
 
 
 def _definitions(roots: Iterable[Instance], linkage: str) -> list[str]:
-    """The definitions of kernels and of all that they call. Instances with the same text are one function."""
+    """Return the definitions of kernels and their callees. Instances with the same text become one function."""
     instances = dict.fromkeys(instance for root in roots for instance in _with_callees(root))
     templates = {instance: _definition(instance, instance.token, linkage) for instance in instances}
     names: dict[Instance, str] = {}
@@ -280,17 +282,18 @@ def _definitions(roots: Iterable[Instance], linkage: str) -> list[str]:
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 VARIABLE = re.compile(r"(?<![\w.>@])[A-Za-z]\w*")
-"""All names that can be variables in a function's text; a function of the same name would be hidden."""
+"""Matches all names in a function's text that can be variables. Such a variable would hide a function of the same
+name."""
 
 
 def _unused_name(name: str, taken: Container[str]) -> str:
-    """The name, or that with the first number from 2 on that makes it different from all names that are taken."""
+    """Return the name, or if it is taken, the name with the first number from 2 that makes it unique."""
     names = (name if number == 1 else f"{name}_{number}" for number in itertools.count(1))
     return next(each for each in names if each not in taken)
 
 
 OWN_NAME = "@@"
-"""Placeholder for the name of a function in its text."""
+"""Placeholder for a function's name in its own text."""
 
 
 def _parameters(instance: Instance) -> Iterator[Parameter]:
@@ -312,7 +315,8 @@ def _parameter(name: str, value: Value, written: set[str]) -> Parameter:
 
 
 def _parameter_type(value: Number) -> str:
-    """The type of a parameter: for a constant that of any argument of 32 bits, otherwise the narrowest."""
+    """Return the type of a parameter: for a 32-bit constant, the same type as for other arguments; otherwise the
+    narrowest."""
     if value.range.is_constant and value.range in INT32:
         return value.c_type
     if value.dtype != "int64":
@@ -340,7 +344,7 @@ def _head(instance: Instance, name: str, linkage: str, qualifier: str = "") -> s
 
 
 def _filled(parts: list[str]) -> list[str]:
-    """Parts, several on a line."""
+    """Join parts to lines of at most `WIDTH` characters."""
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + len(part) + 8 <= WIDTH:
@@ -367,25 +371,26 @@ def _definition(instance: Instance, name: str, linkage: str) -> str:
 
 
 def _assembly(instance: Instance) -> Iterator[tuple[str, str]]:
-    """Bodies of an instance in assembly, with their conditions."""
+    """Yield the bodies of an instance in assembly, with their preprocessor conditions."""
     functions = {name: value.function for name, value in instance.arguments.items() if isinstance(value, Callee)}
     for condition, write in vars(instance.function).get(ASSEMBLY, {}).items():
         text = write(functions)
         if text is not None:
-            # Compilers need not take strings of more than 4095 characters.
+            # C99 compilers need not support strings of more than 4095 characters.
             lines = (f'        "{line.strip().replace(", ", ",")}\\n"\n' for line in text.splitlines())
             yield condition, f"    __asm__ volatile(\n{''.join(lines)}    );\n"
 
 
 def _is_always_inlined(instance: Instance) -> bool:
-    """Whether a call would be long: it returns a structure, or is one of two ways that a macro chooses."""
+    """Whether a call would cost too much: the function returns a structure, or a macro chooses between two
+    implementations."""
     if isinstance(instance.returned, Results):
         return True
     return any(name in line for line in instance.lines for name in CONSTANTS)
 
 
 def _results_structure(instance: Instance) -> str:
-    """The definition of the structure that an instance returns, if it does."""
+    """Return the definition of the structure that an instance returns, if it does."""
     if not isinstance(instance.returned, Results):
         return ""
     parts = (f"    {promoted(number.c_type)} value{place};" for place, number in enumerate(instance.returned.parts))

@@ -1,7 +1,7 @@
 """Tables of calls: a table in flash lists the calls of a stage, each of which computes a few rows of an operator.
 
-Calls of an operator differ only in some arguments: where rows lie, and how many there are. Each call is a row of the
-table: which operator, then what differs.
+Calls of an operator differ only in a few arguments, such as the address of rows and their number. Each call is a row of
+the table: the operator, then these arguments.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Argument(NamedTuple):
     """An argument of a call.
 
     Attributes:
-        form: of its text; {} stands for the value.
-        value: None for a text without one.
+        form: its text; {} stands for the value.
+        value: the value; None if the text has none.
     """
 
     form: str
@@ -27,7 +27,7 @@ class Argument(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The argument."""
+        """The argument as C."""
         return self.form if self.value is None else self.form.format(self.value)
 
 
@@ -36,11 +36,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class StageTable(Generic[Key]):
-    """Calls as a table.
+    """The calls of a stage as a table.
 
     Attributes:
-        rows: of each call, in order: the number of its case, and the values that differ.
-        cases: for each case the arguments of its calls, by key, in which `v[1]`, `v[2]`, ... are the values.
+        rows: for each call, in order: the number of its case, and the values that differ.
+        cases: for each key, the arguments of its calls, with `v[1]`, `v[2]`, ... for the values that differ.
     """
 
     rows: npt.NDArray[Any]
@@ -48,7 +48,7 @@ class StageTable(Generic[Key]):
 
 
 def stage_table(calls: Sequence[tuple[Key, Sequence[Argument]]]) -> StageTable[Key] | None:
-    """The table of calls, each with what its calls have in common; None if forms of arguments differ."""
+    """Return the table of calls; None if arguments of calls with the same key differ in more than their values."""
     by_key: dict[Key, list[Sequence[Argument]]] = {}
     for key, arguments in calls:
         by_key.setdefault(key, []).append(arguments)
@@ -67,7 +67,7 @@ def stage_table(calls: Sequence[tuple[Key, Sequence[Argument]]]) -> StageTable[K
 
 
 def _columns(calls: Sequence[Sequence[Argument]]) -> list[int] | None:
-    """The arguments whose values differ; None if other things differ."""
+    """Return the indices of arguments whose values differ; None if anything else differs."""
     if len({tuple(argument.form for argument in arguments) for arguments in calls}) > 1:
         return None
     return [i for i, values in enumerate(zip(*calls)) if len(set(values)) > 1]
@@ -79,7 +79,7 @@ def _texts(arguments: Sequence[Argument], varying: Sequence[int]) -> list[str]:
 
 
 def _smallest_type(rows: npt.NDArray[np.int64]) -> np.dtype[Any]:
-    """The smallest type that all values fit in."""
+    """Return the smallest type that holds all values."""
     lowest, highest = int(rows.min()), int(rows.max())
     limits = [np.iinfo(kind) for kind in ("uint8", "uint16", "int16", "uint32", "int32")]
     return next((limit.dtype for limit in limits if limit.min <= lowest and highest <= limit.max), np.dtype(np.int64))

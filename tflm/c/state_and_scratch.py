@@ -1,4 +1,4 @@
-"""What a bound model needs in RAM besides the tensors that its operators exchange: state, and scratch."""
+"""RAM that a bound model needs in addition to the tensors between operators: state, and scratch memory."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tflm.delegates.compiled.work_arrays import WorkArray
 
 Array = npt.NDArray[Any]
 Written = Callable[[Kernel], Iterable[str]]
-"""The parameters through which a kernel writes."""
+"""Returns the parameters through which a kernel writes."""
 
 
 @dataclass(frozen=True)
 class Persistent:
-    """Memory that stays from one invoke to the next.
+    """Memory that lasts between invokes.
 
     Attributes:
         name: a unique name for the planner.
         title: its name in comments.
-        initial: what it holds before the first invoke.
+        initial: its contents before the first invoke.
         is_tensor: whether it is a tensor of the model, which the planner knows.
     """
 
@@ -37,17 +37,17 @@ class Persistent:
 
 
 class StateAndScratch:
-    """What a bound model needs besides its tensors.
+    """State and scratch memory of a bound model.
 
     Args:
         bound: the model.
-        written: the pointers through which a kernel writes.
+        written: returns the pointers through which a kernel writes.
 
     Attributes:
-        persistent: what stays from one invoke to the next, by key.
-        scratch: the buffers that each operator works in, by subgraph and index, in the order of its steps.
-        lean_scratch: the same of operators of the first subgraph that are bound to lean kernels.
-        alignment: of the RAM, in bytes: that of the largest element.
+        persistent: memory that lasts between invokes, by key.
+        scratch: the scratch buffers of each operator, by subgraph and index, in the order of its steps.
+        lean_scratch: the same for operators of the first subgraph that have lean kernels.
+        alignment: alignment of the RAM in bytes: the size of the largest element.
     """
 
     def __init__(self, bound: BoundModel, written: Written):
@@ -72,7 +72,7 @@ class StateAndScratch:
                     self.lean_scratch[place] = self._add_steps(operator.lean, written)
 
     def _states(self) -> Iterator[BufferKey]:
-        """Variables, and outputs in which an operator keeps what it had in earlier invokes."""
+        """Yield variables, and outputs that operators leave unchanged in some invokes."""
         for i, subgraph in enumerate(self._bound.model.subgraphs):
             yield from ((i, j) for j, table in enumerate(subgraph.tensors or ()) if table.is_variable)
             for planned in self._bound.graph.plans[i].device:
@@ -80,7 +80,7 @@ class StateAndScratch:
                     yield from ((i, output) for output in planned.node.outputs)
 
     def _add_steps(self, operator: BoundOperator, written: Written) -> list[Array]:
-        """Add what persists of an operator; returns the buffers that it works in."""
+        """Add the persistent memory of an operator, and return its scratch buffers."""
         name, scratch = operator.node.operator, list[Array]()
         for step in operator.steps():
             arrays = step_arrays(step)
@@ -125,11 +125,11 @@ class StateAndScratch:
 
 
 def work_arrays(steps: Iterable[Step]) -> list[Array]:
-    """The memory that steps work in, in order."""
+    """Return the scratch memory of steps, in order."""
     arrays = (array for step in steps for array in step_arrays(step).values() if isinstance(array, WorkArray))
     return list({id(root): root for root in map(root_of, arrays)}.values())
 
 
 def step_arrays(step: Step) -> dict[str, Array]:
-    """The arrays that a step passes, by parameter."""
+    """Return the arrays that a step passes, by parameter."""
     return dict(zip((name for name in step.kernel.parameters if name in step.addresses), step.owners))

@@ -1,4 +1,4 @@
-"""Syntax trees of functions, and what the names in them stand for."""
+"""Syntax trees of functions, and the values of the names in them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ UNROLLED = "unrolled"
 
 
 class TranslationError(Exception):
-    """A kernel uses something that the translation to C does not have."""
+    """A kernel uses something that cannot be translated to C."""
 
 
 @functools.cache
 def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """The definition of a function, with its unrolled loops written out. A lambda returns its expression."""
+    """Return the definition of a function, with its unrolled loops expanded. A lambda becomes a function that returns
+    its expression."""
     tree = _module_tree(inspect.getsourcefile(function) or "")
     code = function.__code__
     for node in ast.walk(tree):
@@ -31,11 +32,11 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
             returned = ast.copy_location(ast.Return(node.body), node)
             made = ast.FunctionDef("lambda", node.args, [returned], [], None, None, lineno=node.lineno)
             return ast.copy_location(made, node)
-    raise TranslationError(f"the source of {function.__qualname__} is missing")
+    raise TranslationError(f"the source code of {function.__qualname__} is not available")
 
 
 class _Unrolling(ast.NodeTransformer):
-    """Repeats the body of each loop over `unrolled(...)`, with numbers for the variable of the loop."""
+    """Repeats the body of each loop over `unrolled(...)`, with numbers in place of the loop variable."""
 
     def __init__(self, function: FunctionType):
         self.function = function
@@ -57,12 +58,12 @@ class _Unrolling(ast.NodeTransformer):
     def _number(self, bound: ast.expr) -> int:
         number = global_of(self.function, bound.id) if isinstance(bound, ast.Name) else ast.literal_eval(bound)
         if not isinstance(number, int):
-            raise TranslationError(f"{ast.unparse(bound)} is no number that is known before")
+            raise TranslationError(f"{ast.unparse(bound)} is not a constant number")
         return number
 
 
 class _Numbering(ast.NodeTransformer):
-    """Puts a number in the place of a variable."""
+    """Replaces a variable by a number."""
 
     def __init__(self, name: str, number: int):
         self.name, self.number = name, number
@@ -86,20 +87,21 @@ def _first_line(node: ast.FunctionDef) -> int:
 
 
 def _is_code_of(node: ast.Lambda, code: CodeType) -> bool:
-    """Whether this is the code of a lambda; a line may have several."""
+    """Whether a node is the code of a lambda. A line may have several."""
     compiled = compile(ast.Expression(node), "", "eval").co_consts
     own = next(constant for constant in compiled if isinstance(constant, CodeType))
     return _instructions(own) == _instructions(code)
 
 
 def _instructions(code: CodeType) -> list[tuple[str, object]]:
-    """The instructions of a lambda; which one loads an attribute depends on the imports of its module."""
+    """Return the instructions of a lambda, except the ones that load an attribute: they depend on the module's
+    imports."""
     found = dis.get_instructions(code)
     return [(instruction.opname.replace("LOAD_METHOD", "LOAD_ATTR"), instruction.argval) for instruction in found]
 
 
 def global_of(function: FunctionType, name: str) -> Any:
-    """The value of a name that is not local to a function.
+    """Return the value of a name that is not local to a function.
 
     Raises:
         TranslationError: there is no such name.
@@ -112,15 +114,15 @@ def global_of(function: FunctionType, name: str) -> Any:
 
 
 def parameters_of(tree: ast.FunctionDef) -> list[str]:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     return [argument.arg for argument in tree.args.args]
 
 
 def docstring_of(tree: ast.FunctionDef) -> str:
-    """A function's docstring, or nothing."""
+    """Return a function's docstring, or an empty text."""
     return inspect.cleandoc(ast.get_docstring(tree) or "")
 
 
 def body_of(tree: ast.FunctionDef) -> list[ast.stmt]:
-    """The statements of a function without its docstring."""
+    """Return the statements of a function without its docstring."""
     return tree.body[1:] if ast.get_docstring(tree) is not None else tree.body

@@ -1,4 +1,4 @@
-"""Expressions of C: their text, what is known of their value, and the operations on them."""
+"""C expressions: their text, type and range, and the operations on them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tflm.c.values import (
 )
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, BITS, AND, OR, CONDITIONAL = range(16, 6, -1)
-"""The precedence of operators."""
+"""Precedence of operators."""
 
 SMALL = ("int8_t", "uint8_t", "int16_t", "uint16_t", "bool")
-"""Types that C computes with as int, which has at least 32 bits."""
+"""Types that C promotes to int, which has at least 32 bits here."""
 
 RING = ("Add", "Sub", "Mult")
-"""Operations whose low bits depend on the low bits of the operands only."""
+"""Operations whose low bits depend only on the low bits of the operands."""
 
 SYMBOLS = {
     "Add": ("+", SUM),
@@ -55,12 +55,12 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class Term:
-    """An expression of C.
+    """A C expression.
 
     Attributes:
-        c_type: of the expression in C.
-        constant: its value, if it is a literal.
-        unsigned: the term of an unsigned type that this one is a cast of.
+        c_type: type of the expression in C.
+        constant: the value of a literal.
+        unsigned: the term of an unsigned type that this term casts.
     """
 
     text: str
@@ -72,21 +72,21 @@ class Term:
 
     @property
     def number(self) -> Number:
-        """Its value, a number.
+        """Its value, which must be a number.
 
         Raises:
-            TranslationError: it is something else.
+            TranslationError: it is not a number.
         """
         if not isinstance(self.value, Number):
-            raise TranslationError(f"{self.text} is no number")
+            raise TranslationError(f"{self.text} is not a number")
         return self.value
 
     def inside(self, binding: int) -> str:
-        """Its text as an operand, in parentheses if its precedence is lower."""
+        """Return the text as an operand, in parentheses if the operator binds more tightly."""
         return self.text if self.binding >= binding else f"({self.text})"
 
     def within(self, range: Range) -> bool:
-        """Whether its value is in a range."""
+        """Whether all possible values are in a range."""
         return self.number.range in range
 
 
@@ -94,7 +94,7 @@ class Term:
 
 
 def literal(value: bool | int | float) -> Term:
-    """A constant of Python."""
+    """Return a Python constant as a term."""
     if isinstance(value, bool):
         return Term(str(value).lower(), PRIMARY, Number("bool", Range(value, value)), "bool", int(value))
     if isinstance(value, int):
@@ -118,12 +118,12 @@ def _float_text(value: float) -> str:
 
 
 def truth(text: str, binding: int) -> Term:
-    """A condition."""
+    """Return a condition as a term."""
     return Term(text, binding, boolean(), "bool")
 
 
 def c_cast(term: Term, c_type: str) -> Term:
-    """The term converted to a type of C, with the same value."""
+    """Convert the term to a C type, with the same value."""
     if term.c_type == c_type or (c_type == "int32_t" and term.c_type in SMALL):
         return term
     if term.constant is not None:
@@ -139,7 +139,7 @@ def c_cast(term: Term, c_type: str) -> Term:
 
 
 def implicit(term: Term, c_type: str) -> Term:
-    """The term as C converts it implicitly; a cast if the conversion loses bits."""
+    """Convert the term as C does implicitly; cast it if the conversion loses bits."""
     if c_type == "int64_t" and (term.c_type in ("int32_t", *SMALL)):
         return term
     if term.constant is not None and c_type in ("int64_t", "uint64_t", "uint32_t") and term.constant >= 0:
@@ -167,7 +167,7 @@ def _literal_text(term: Term, c_type: str) -> str:
 
 
 def as_number(term: Term, dtype: str) -> Term:
-    """The term cast to a type of the language, as numba casts."""
+    """Cast the term to a type of the kernel language, as numba does."""
     number = term.number
     if dtype in ("float32", "float64"):
         made = c_cast(term, C_TYPES[dtype])
@@ -196,7 +196,7 @@ def _non_zero(term: Term) -> Term:
 
 
 def condition(term: Term) -> Term:
-    """The term as a condition."""
+    """Return the term as a condition."""
     return _non_zero(term)
 
 
@@ -213,11 +213,11 @@ def _joined_text(name: str, a: Term, b: Term) -> tuple[str, int]:
 
 
 def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bool = False) -> Term:
-    """An arithmetic operation, by the name of its node in the syntax tree.
+    """Return an arithmetic operation, given by the name of its node in the syntax tree.
 
     Args:
         as_index: the result is an index: C computes it in 32 bits.
-        narrow: no operation overflows the type that C computes it with; see `tflm.compiler.language`.
+        narrow: no operation overflows its C type; see `tflm.compiler.language`.
     """
     if a.constant is not None and b.constant is not None:
         return literal(_fold(name, a.constant, b.constant))
@@ -228,7 +228,7 @@ def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bo
         dtype = common_integer(a.number.dtype)
     exact = range_of_operation(name, a.number.range, b.number.range)
     if exact is None:
-        raise TranslationError(f"no operation {name} of integers")
+        raise TranslationError(f"operation {name} is not supported for integers")
     if dtype == "uint64":
         return _unsigned_operation(name, a, b, exact)
     if narrow:
@@ -258,7 +258,7 @@ def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bo
 
 
 def low_bits(name: str, a: Term, b: Term, c_type: str) -> Term:
-    """The low bits of an operation of `RING`, or of a shift to the left, as an unsigned type of C."""
+    """Return the low bits of an operation in `RING`, or of a left shift, as an unsigned C type."""
     left, right = c_cast(a, c_type), b if name == "LShift" else c_cast(b, c_type)
     if name != "LShift" and a.constant is None and b.within(Range(0, INT32.highest)) and b.constant is not None:
         right = b
@@ -295,7 +295,7 @@ def _clipped(range: Range, limits: Range) -> Range:
 
 def _float_operation(name: str, a: Term, b: Term) -> Term:
     if name not in ("Add", "Sub", "Mult", "Div"):
-        raise TranslationError(f"no operation {name} of floats")
+        raise TranslationError(f"operation {name} is not supported for floats")
     dtype = common_number(a.number, b.number)
     if a.number.is_integer and b.number.is_integer:
         dtype = "float64"
@@ -345,7 +345,7 @@ def _shift(name: str, a: Term, amount: Term, exact: Range, narrow: bool) -> Term
 
 
 def negated(a: Term, *, narrow: bool = False) -> Term:
-    """Minus the term; arguments as those of `operation`."""
+    """Return the negated term; arguments as in `operation`."""
     if a.constant is not None:
         return literal(-a.constant)
     if not a.number.is_integer:
@@ -361,14 +361,14 @@ def negated(a: Term, *, narrow: bool = False) -> Term:
 
 
 def comparison(name: str, a: Term, b: Term) -> Term:
-    """A comparison, by the name of its node in the syntax tree."""
+    """Return a comparison, given by the name of its node in the syntax tree."""
     a, b = comparable(a, b)
     text, binding = _joined_text(name, a, b)
     return truth(text, binding)
 
 
 def comparable(a: Term, b: Term) -> tuple[Term, Term]:
-    """Two numbers as the same type of C, which holds both."""
+    """Convert two numbers to a C type that holds both."""
     if not (a.number.is_integer and b.number.is_integer):
         dtype = common_number(a.number, b.number)
         if _is_float32(a) and _is_float32(b):
@@ -381,7 +381,7 @@ def comparable(a: Term, b: Term) -> tuple[Term, Term]:
 
 
 def _is_float32(term: Term) -> bool:
-    """Whether a number is exactly one of float32."""
+    """Whether a number can be represented exactly in float32."""
     if term.number.dtype == "float32":
         return True
     constant = term.constant
@@ -396,7 +396,7 @@ def _rounded_to_float32(value: float) -> float:
 
 
 def computed_type(*terms: Term) -> str:
-    """The type of C that holds all these integers."""
+    """Return the C type that holds all these integers."""
     if all(term.within(INT32) for term in terms):
         return "int32_t"
     if all(term.within(INT64) for term in terms):
@@ -407,7 +407,7 @@ def computed_type(*terms: Term) -> str:
 
 
 def choice(test: Term, a: Term, b: Term) -> Term:
-    """a if the test is true, else b."""
+    """Return a if the test is true, else b."""
     if isinstance(a.value, Number) and isinstance(b.value, Number):
         if a.value.is_integer and b.value.is_integer:
             dtype = a.value.dtype if a.value.dtype == b.value.dtype else common_integer(a.value.dtype, b.value.dtype)
@@ -426,7 +426,7 @@ def choice(test: Term, a: Term, b: Term) -> Term:
 
 
 def extreme(name: str, a: Term, b: Term) -> Term:
-    """min or max of two numbers, as Python finds it."""
+    """Return min or max of two numbers, with Python's result for NaN."""
     if a.constant is not None and b.constant is not None:
         return literal(min(a.constant, b.constant) if name == "min" else max(a.constant, b.constant))
     if not (a.number.is_integer and b.number.is_integer):
@@ -444,7 +444,7 @@ def extreme(name: str, a: Term, b: Term) -> Term:
 
 
 def absolute(a: Term) -> Term:
-    """The absolute value."""
+    """Return the absolute value."""
     if not a.number.is_integer:
         return Term(f"{'fabsf' if a.c_type == 'float' else 'fabs'}({a.text})", PRIMARY, a.number, a.c_type)
     return extreme("max", a, negated(a))

@@ -1,8 +1,8 @@
-"""Trip counts of a kernel's loops, from the numbers that a call of it is given.
+"""Count the trips of a kernel's loops in a call, from its numeric arguments.
 
-A kernel's function is cut down to what decides how often its loops run: the statements that compute bounds of loops and
-conditions from numbers and constant tables. The rest becomes a Python function that counts. A loop whose body does the
-same each time is entered once, and counts as often as it runs. What depends on data in RAM is counted once: both
+A kernel's function is reduced to the statements that decide how often its loops run: those that compute loop bounds and
+conditions from numbers and constant tables. These become a Python function that counts. A loop whose trips are all the
+same is entered once, with the number of its trips as a factor. Code that depends on data in RAM is counted once: both
 branches of such a condition, and one trip of such a loop.
 """
 
@@ -21,16 +21,16 @@ from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import Intrinsic, Kernel, record_of
 
 CALL = "call"
-"""The count of the kernel itself."""
+"""Name of the count of the kernel's calls."""
 
 LONGEST_TABLE = 4096
-"""Elements of a constant table whose values are taken into account."""
+"""Maximum number of elements of a constant table whose values are used."""
 
 Counter = Callable[..., None]
 
 
 def trips_of(call: KernelCall) -> dict[str, int]:
-    """How often each loop and branch of a kernel runs in a call, by function and number in it."""
+    """Return how often each loop and branch of a kernel runs in a call, by function and number in it."""
     kernel, operands = call
     known = {name: found for name, found in _tables(operands).items() if found is not None}
     counting = _counting(kernel, frozenset(known))
@@ -41,7 +41,7 @@ def trips_of(call: KernelCall) -> dict[str, int]:
 
 
 def _tables(operands: Mapping[str, Any]) -> dict[str, list[int] | None]:
-    """The values of constant tables that a kernel is given."""
+    """Return the values of the constant tables among a kernel's operands."""
     return {name: _values(value) for name, value in operands.items() if isinstance(value, Pointer)}
 
 
@@ -62,11 +62,11 @@ class _Counting:
     """The counting functions of a kernel.
 
     Args:
-        kernel: it.
-        known: pointers, by parameter, to constant tables.
+        kernel: the kernel.
+        known: the parameters that point to constant tables.
 
     Attributes:
-        names: of what is counted.
+        names: names of the counts.
     """
 
     def __init__(self, kernel: Kernel, known: frozenset[str]):
@@ -87,7 +87,7 @@ class _Counting:
         self._root = self.function(function, kinds)
 
     def function(self, function: FunctionType, kinds: Mapping[str, Any]) -> _Function:
-        """The counting function of a function, for what is known of its parameters."""
+        """Return the counting function for a function, given which of its parameters are known."""
         key = (function, *kinds.items())
         if key not in self._functions:
             made = self._functions[key] = _Function(function, dict(kinds), self)
@@ -95,7 +95,7 @@ class _Counting:
         return self._functions[key]
 
     def number(self, name: str) -> int:
-        """The place of a count."""
+        """Return the index of a count."""
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
@@ -119,12 +119,12 @@ def _is_known(kernel: Kernel, name: str, known: frozenset[str]) -> bool:
 
 
 class _Function:
-    """A function that counts.
+    """The counting function of a function.
 
     Args:
-        function: of the language.
-        kinds: of each parameter, a function; or the fields of a record that are known; or whether it is known.
-        counting: of the kernel.
+        function: a function of the kernel language.
+        kinds: for each parameter: a function, the known fields of a record, or whether it is known.
+        counting: the counting functions of the kernel.
 
     Attributes:
         relevant: the parameters that counts depend on.
@@ -145,7 +145,7 @@ class _Function:
         self.counter: Counter = _no_count
 
     def write(self) -> None:
-        """Write and compile it."""
+        """Write the function, and compile it."""
         self._unknown = self._unknown_names()
         self._control = self._control_names()
         self._block(self._body, "w")
@@ -157,10 +157,10 @@ class _Function:
         exec(compile(text, f"<trips of {self._function.__qualname__}>", "exec"), self._globals)
         self.counter = self._globals["counter"]
 
-    # --- What is known ---------------------------------------------------------------------------------------------
+    # --- Known values ---------------------------------------------------------------------------------------------
 
     def _unknown_names(self) -> set[str]:
-        """The variables that depend on data, or are pointers into RAM."""
+        """Return the variables that depend on data, or are pointers into RAM."""
         unknown = {name for name, kind in self._kinds.items() if kind is False}
         while True:
             before = len(unknown)
@@ -200,14 +200,14 @@ class _Function:
         return isinstance(self._kinds.get(node.id), bool) or not isinstance(self._named(node.id), Intrinsic)
 
     def _named(self, name: str) -> Any:
-        """What a name of a function stands for."""
+        """Return the value that a name in a function refers to."""
         kind = self._kinds.get(name)
         if isinstance(kind, FunctionType):
             return kind
         return self._function.__globals__.get(name, getattr(builtins, name, None))
 
     def _control_names(self) -> set[str]:
-        """The variables that decide how often something runs."""
+        """Return the variables that decide how often something runs."""
         names: set[str] = set()
         for node in ast.walk(self._tree):
             decides = _decider(node)
@@ -227,7 +227,7 @@ class _Function:
                 return names
 
     def _names_for(self, node: ast.Call) -> set[str]:
-        """The names that a call that counts depends on."""
+        """Return the names that a counting call depends on."""
         if self._moves_bytes(node):
             return _names(node.args[2]) if self._is_known(node.args[2]) else set()
         found = self._called(node)
@@ -239,7 +239,7 @@ class _Function:
         return isinstance(node.func, ast.Name) and self._named(node.func.id) is move_bytes
 
     def _called(self, node: ast.Call) -> _Function | None:
-        """The counting function of a called function; None if it counts nothing."""
+        """Return the counting function of a called function; None if it counts nothing."""
         callee = self._named(node.func.id) if isinstance(node.func, ast.Name) else None
         if not isinstance(callee, FunctionType) or not _is_of_kernels(callee):
             return None
@@ -289,13 +289,14 @@ class _Function:
                 self._line("return" if isinstance(node, ast.Return) else ast.unparse(node))
 
     def _uncertain(self, statements: Sequence[ast.stmt], weight: str) -> None:
-        """Statements that run as data says: they are counted, and do not leave what they are in."""
+        """Write the counts of statements that run depending on data. They count once, and never leave a loop or
+        function."""
         before, self._depends_on_data = self._depends_on_data, True
         self._block(statements, weight)
         self._depends_on_data = before
 
     def _calls_in(self, node: ast.stmt, weight: str) -> None:
-        """Count what calls in a statement count, except those in its blocks."""
+        """Add the counts of the calls in a statement, except in its blocks."""
         for part in ast.walk(_decider(node) or node):
             if not isinstance(part, ast.Call):
                 continue
@@ -344,7 +345,7 @@ class _Function:
         self._depth -= 1
 
     def _is_same_each_time(self, node: ast.For) -> bool:
-        """Whether all trips of a loop count the same: nothing that decides comes from an earlier trip."""
+        """Whether all trips of a loop have the same counts: no control variable depends on an earlier trip."""
         if any(isinstance(part, _LEAVING) for part in ast.walk(node)):
             return False
         written = {name for part in ast.walk(node) for targets, _ in _assigned(part) for name in _names(targets)}
@@ -353,7 +354,7 @@ class _Function:
         return not exposed & written & (self._control - self._unknown)
 
     def _exposed(self, statements: Sequence[ast.stmt], assigned: set[str]) -> set[str]:
-        """The names that are read before they are certainly assigned, as far as they decide."""
+        """Return the control variables that may be read before they are assigned."""
         exposed: set[str] = set()
         for node in statements:
             if isinstance(node, (ast.For, ast.While, ast.If)):
@@ -395,18 +396,18 @@ _LEAVING = (ast.Continue, ast.Break, ast.Return)
 
 
 def _no_count(counts: list[int], weight: int, *arguments: Any) -> None:
-    """Of functions without loops."""
+    """The counting function of functions without loops: count nothing."""
 
 
 def _is_of_kernels(function: FunctionType) -> bool:
-    """Whether a function is written in the language of kernels; casts are not followed."""
+    """Whether a function is written in the kernel language, except casts."""
     return function.__module__.startswith(("tflm.c.kernels", "tflm.delegates.compiled")) and not (
         function.__module__.endswith(".casts")
     )
 
 
 def _decider(node: ast.AST) -> ast.expr | None:
-    """The expression that decides how often a statement's blocks run; None for other statements."""
+    """Return the expression that decides how often a statement's blocks run; None for other statements."""
     if isinstance(node, ast.For):
         return node.iter
     return node.test if isinstance(node, (ast.While, ast.If)) else None
@@ -422,7 +423,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets that are variables, with their values; a tuple of targets, if one value is unpacked."""
+    """Yield assigned variables with their values; a tuple of variables if one value is unpacked."""
     pairs: list[tuple[ast.expr, ast.expr]] = []
     if isinstance(node, ast.Assign):
         pairs = [(target, node.value) for target in node.targets]

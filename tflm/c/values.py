@@ -1,7 +1,6 @@
-"""What is known of a value while a kernel is translated: its type in the language, and its range.
+"""Facts about a value while a kernel is translated: its type in the kernel language, and its range.
 
-The language is numba's: integers that are computed have 64 bits, and wrap. C gets narrower ones where the range says
-that nothing is lost.
+As in numba, integer results have 64 bits, and wrap. C uses narrower types if the range fits.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "u
 FLOATS = ("float32", "float64")
 
 MAXIMUM_STEPS = 1 << 31
-"""How often a loop adds to one variable, at most."""
+"""Maximum number of times that a loop adds to a variable."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Integers from `lowest` to `highest`, both included."""
+    """The integers from `lowest` to `highest`, inclusive."""
 
     lowest: int
     highest: int
@@ -36,12 +35,12 @@ class Range:
 
     @property
     def is_constant(self) -> bool:
-        """Whether there is one value only."""
+        """Whether the range has a single value."""
         return self.lowest == self.highest
 
 
 def range_of(dtype: str) -> Range:
-    """All values of an integer type."""
+    """Return the range of an integer type."""
     bits = INTEGER_BITS[dtype]
     return Range(0, (1 << bits) - 1) if dtype.startswith("u") else Range(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
@@ -52,19 +51,19 @@ NOTHING = Range(0, 0)
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a type of the language: an integer with its range, a float or "bool"."""
+    """A number in the kernel language: an integer with its range, a float, or "bool"."""
 
     dtype: str
     range: Range = NOTHING
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer, or a truth value."""
+        """Whether the number is an integer or a bool."""
         return self.dtype not in FLOATS
 
     @property
     def c_type(self) -> str:
-        """The narrowest type of C that holds the values of a variable, without changing what is computed from it."""
+        """The narrowest C type that holds the values of a variable, without changing results computed from it."""
         if self.dtype == "int64":
             return "int32_t" if self.range in INT32 else "int64_t"
         return C_TYPES[self.dtype]
@@ -80,10 +79,10 @@ C_TYPES = {
 
 @dataclass(frozen=True)
 class Pointer:
-    """The address of elements of a type.
+    """A pointer to elements of a type.
 
     Attributes:
-        dtype: of the elements; "address" for bytes without a type.
+        dtype: type of the elements; "address" for bytes without a type.
         roots: the parameters of the function whose memory it may point to.
     """
 
@@ -92,7 +91,7 @@ class Pointer:
 
     @property
     def c_element(self) -> str:
-        """The type of what it points to."""
+        """The C type of an element."""
         return "uint8_t" if self.dtype == "address" else C_TYPES[self.dtype]
 
 
@@ -106,13 +105,13 @@ class Callee:
 
 @dataclass(frozen=True)
 class Record:
-    """A parameter that is a NamedTuple; it knows its fields."""
+    """A parameter that is a NamedTuple."""
 
     name: str
     fields: tuple[tuple[str, Number | Pointer], ...]
 
     def field(self, name: str) -> Number | Pointer:
-        """What a field is."""
+        """Return the value of a field."""
         return dict(self.fields)[name]
 
 
@@ -125,7 +124,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Constant:
-    """What Python knows when the kernel is translated, such as a tuple or a module."""
+    """A value that Python knows when the kernel is translated, such as a tuple or a module."""
 
     value: Any
 
@@ -134,12 +133,12 @@ Value: TypeAlias = Number | Pointer | Callee | Record | Results | Constant
 
 
 def boolean() -> Number:
-    """A truth value."""
+    """Return the value of a bool."""
     return Number("bool", Range(0, 1))
 
 
 def joined(a: Value, b: Value) -> Value:
-    """What is either of two values.
+    """Return a value that covers both values.
 
     Raises:
         TranslationError: they have different types.
@@ -159,23 +158,23 @@ def joined(a: Value, b: Value) -> Value:
 
 
 def number_of(value: Value) -> Number:
-    """The value, a number.
+    """Return the value, which must be a number.
 
     Raises:
-        TranslationError: it is something else.
+        TranslationError: it is not a number.
     """
     if not isinstance(value, Number):
-        raise TranslationError(f"{value} is no number")
+        raise TranslationError(f"{value} is not a number")
     return value
 
 
 def common_integer(*dtypes: str) -> str:
-    """The type of what is computed from integers of these types."""
+    """Return the type of integer results for these operand types."""
     return "uint64" if all(dtype.startswith("u") for dtype in dtypes) else "int64"
 
 
 def common_number(a: Number, b: Number) -> str:
-    """The type of what is computed from two numbers."""
+    """Return the type of results of two numbers."""
     if a.is_integer and b.is_integer:
         return common_integer(a.dtype, b.dtype)
     return "float32" if a.dtype == b.dtype == "float32" else "float64"
@@ -185,7 +184,7 @@ THRESHOLDS = [Range(0, 0), range_of("int8"), range_of("int16"), Range(0, INT32.h
 
 
 def widened(value: Number) -> Number:
-    """The number with a range that grows no further step by step."""
+    """Return the number with a wider range, from a few fixed ones, so that repeated passes end."""
     return Number(value.dtype, next((wide for wide in THRESHOLDS if value.range in wide), INT64))
 
 
@@ -203,7 +202,8 @@ def _shift_amounts(amount: Range) -> Range:
 
 
 def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
-    """The exact results of an operation, by the name of its node in the syntax tree; None if nothing is known."""
+    """Return the exact range of an operation's results, given by the name of its node in the syntax tree; None if
+    unknown."""
     if name == "Add":
         return Range(a.lowest + b.lowest, a.highest + b.highest)
     if name == "Sub":
@@ -232,12 +232,12 @@ def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
 
 
 def accumulated(start: Range, term: Range) -> Range:
-    """A variable that begins in `start`, and to which a loop adds `term`."""
+    """Return the range of a variable that starts in `start`, and to which a loop adds `term`."""
     return Range(
         start.lowest + min(0, term.lowest * MAXIMUM_STEPS), start.highest + max(0, term.highest * MAXIMUM_STEPS)
     )
 
 
 def folded(parts: Iterable[Value]) -> Value:
-    """What is any of these values."""
+    """Return a value that covers all of these values."""
     return reduce(joined, parts)

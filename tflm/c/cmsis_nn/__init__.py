@@ -1,7 +1,7 @@
-"""CMSIS-NN's functions in place of generated kernels.
+"""Call CMSIS-NN's functions in place of generated kernels.
 
-An operator is bound to them where they return TFLM's integers, on every processor that the program is planned for.
-Sizes of scratch buffers and overlaps are those of `tflm.libraries.cmsis_nn_scratch` and `cmsis_nn_overlap`.
+An operator is bound to them if they return TFLM's integers on every processor that the program may run on.
+`tflm.libraries.cmsis_nn_scratch` and `cmsis_nn_overlap` have the sizes of scratch buffers and the allowed overlaps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tflm.kernels.node import Node
 from tflm.schema.enums import TensorType
 
 Bind = Callable[[Node, Processors], Union[Sequence[LibraryCall], None]]
-"""The calls that compute an operator; None where the library has no kernel with TFLM's results."""
+"""Binds an operator to library calls; returns None if the library has no kernel with TFLM's results."""
 
 OPERATORS: Mapping[str, Bind] = {
     "ADD": element_wise.bind_add,
@@ -31,7 +31,7 @@ OPERATORS: Mapping[str, Bind] = {
     "SVDF": recurrent.bind_svdf,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": recurrent.bind_lstm,
 }
-"""By operator."""
+"""The binding function of each operator."""
 
 SUFFIXES = {
     "arm_avgpool": ("s8", "s16"),
@@ -49,11 +49,11 @@ SUFFIXES = {
 }
 
 FUNCTIONS = tuple(f"{name}_{suffix}" for name, suffixes in SUFFIXES.items() for suffix in suffixes)
-"""The library's functions that operators call; those of HELPERS call others."""
+"""Library functions that operators call. The functions in HELPERS call further ones."""
 
 
 def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """The calls that compute an operator; None where it is left to generated kernels."""
+    """Return the library calls that compute an operator; None if a generated kernel should."""
     own = OPERATORS.get(node.operator)
     if own is None or node.eval_input(0).type not in (TensorType.INT8, TensorType.INT16):
         return None

@@ -41,14 +41,15 @@ KINDS = {
     (TensorType.INT8, TensorType.INT4): "s4",
     (TensorType.INT16, TensorType.INT8): "s16",
 }
-"""The suffix of functions, by the types of input and weights."""
+"""The suffix of a function's name, by the types of input and weights."""
 
 LARGEST_SIZE = 0xFFFF
-"""Of a dimension, and elements of a window: kernels have 16 bits for them."""
+"""Maximum size of a dimension, and maximum number of elements in a window: kernels store these in 16 bits."""
 
 
 def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """CONV_2D. Groups are for int8 alone, and version 7.0.0 computes those of 1 x n windows as if they were one."""
+    """Bind CONV_2D. Groups are supported for int8 only, and not for 1 x n windows, whose groups version 7.0.0
+    ignores."""
     weights, kind = node.eval_input(conv_2d.INPUTS.weights), _kind(node, conv_2d.INPUTS)
     if kind is None or (_is_grouped(node) and (kind != "s8" or weights.dims[1] == 1)):
         return None
@@ -59,7 +60,7 @@ def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | 
 
 
 def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """DEPTHWISE_CONV_2D."""
+    """Bind DEPTHWISE_CONV_2D."""
     kind, inputs, channels = _kind(node, depthwise_conv_2d.INPUTS), node.eval_input(0).dims[3], _channels(node)
     if kind is None or channels % inputs:
         return None
@@ -73,7 +74,7 @@ def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[Libra
 
 
 def _is_grouped(node: Node) -> bool:
-    """Whether a CONV_2D has groups."""
+    """Return whether a CONV_2D has groups."""
     return node.eval_input(conv_2d.INPUTS.input).dims[3] != node.eval_input(conv_2d.INPUTS.weights).dims[3]
 
 
@@ -82,7 +83,7 @@ def _channels(node: Node) -> int:
 
 
 def _kind(node: Node, operands: ConvolutionInputs) -> str | None:
-    """The suffix of the function; None for what CMSIS-NN has no kernels for."""
+    """Return the suffix of the function's name; None if CMSIS-NN has no kernel for the types or sizes."""
     op: OpDataConv = node.op_data
     layer = operands.bound(node)
     by_channel = np.moveaxis(layer.weights, operands.channels, 0).reshape(layer.weights.shape[operands.channels], -1)
@@ -125,10 +126,10 @@ def _call(
 
 
 def _bias(function: str, node: Node, operands: ConvolutionInputs) -> Value:
-    """A pointer; for int16, a structure that says how wide its elements are."""
+    """Return the bias argument: a pointer; for int16, a structure with the width of its elements."""
     values: Any = operands.bound(node).bias
     if values is None and function == "arm_convolve_wrapper_s8" and _is_grouped(node):
-        # Without a bias, the kernel reads one behind NULL for all groups but the first.
+        # Without a bias, the kernel adds the offset of later groups to NULL, and reads there.
         values = np.zeros(_channels(node), np.int32)
     if function != "arm_convolve_wrapper_s16":
         return source("bias", values)

@@ -1,4 +1,4 @@
-"""ADD, MUL and SOFTMAX with CMSIS-NN."""
+"""Call CMSIS-NN for ADD, MUL and SOFTMAX."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tflm.kernels.reference.softmax import OpDataSoftmax, OpDataSoftmaxInt16
 from tflm.schema.enums import TensorType
 
 KINDS = {TensorType.INT8: "s8", TensorType.INT16: "s16"}
-"""The suffix of functions."""
+"""The suffix of a function's name, by type."""
 
 
 def bind_add(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """ADD."""
+    """Bind ADD."""
     kind, op = _kind_of_one_shape(node), node.op_data
     if kind is None or not isinstance(op, Sum):
         return None
@@ -28,7 +28,7 @@ def bind_add(node: Node, processors: Processors) -> Sequence[LibraryCall] | None
 
 
 def bind_mul(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """MUL."""
+    """Bind MUL."""
     kind, op = _kind_of_one_shape(node), node.op_data
     if kind is None or not isinstance(op, Product):
         return None
@@ -37,7 +37,7 @@ def bind_mul(node: Node, processors: Processors) -> Sequence[LibraryCall] | None
 
 
 def _kind_of_one_shape(node: Node) -> str | None:
-    """The suffix of the function; None for other types, and for inputs that are broadcast."""
+    """Return the suffix of the function's name; None for other types, and if an input broadcasts."""
     tensors = node.eval_input(0), node.eval_input(1), node.eval_output(0)
     if len({tensor.dims for tensor in tensors}) > 1 or len({tensor.type for tensor in tensors}) > 1:
         return None
@@ -49,19 +49,19 @@ def _inputs(node: Node) -> list[Value]:
 
 
 def _addend(addend: Addend) -> list[Value]:
-    """The offset, multiplier and shift of an input."""
+    """Return the offset, multiplier and shift of an input."""
     return [-addend.zero_point, int(addend.multiplier.significand), int(addend.multiplier.shift)]
 
 
 def _output(node: Node, op: Sum | Product) -> list[Value]:
-    """The output, its offset, multiplier, shift and limits, and how many elements there are."""
+    """Return the arguments for the output: address, offset, multiplier, shift, limits and number of elements."""
     y, multiplier, stage = node.eval_output(0).elements, op.output.multiplier, op.output.stage
     scale = int(multiplier.significand), int(multiplier.shift)
     return [target("output", y), stage.zero_point, *scale, stage.minimum, stage.maximum, y.size]
 
 
 def bind_softmax(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """SOFTMAX. With int16, the result for a row of one element does not fit 16 bits, and wraps."""
+    """Bind SOFTMAX. An int16 row of one element is left to generated kernels: CMSIS-NN's result wraps."""
     x, y, op = node.eval_input(0).elements, node.eval_output(0).elements, node.op_data
     if not isinstance(op, (OpDataSoftmax, OpDataSoftmaxInt16)) or not x.size:
         return None

@@ -1,4 +1,4 @@
-"""Where sums of int16 are those of TFLM, which have 64 bits."""
+"""Decide whether CMSIS-NN's sums of int16 products equal TFLM's, which have 64 bits."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from tflm.c.cmsis_nn.structures import Array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 
 LARGEST_ACTIVATION = 1 << 15
-"""The largest absolute value of an int16."""
+"""Largest absolute value of an int16."""
 
 LARGEST_SUM = (1 << 31) - 1
-"""Some of CMSIS-NN's kernels add up 32 bits, the bias included."""
+"""Limit of sums with the bias, which some of CMSIS-NN's kernels keep in 32 bits."""
 
 LARGEST_RESULT = 1 << 30
-"""They have twice the scaled result in 32 bits before they round it."""
+"""Limit of scaled results, which are doubled in 32 bits before they are rounded."""
 
 LARGEST_SHIFT = 14
-"""They shift to the right by 14 less the multiplier's power of two."""
+"""Limit of the multiplier's power of two: kernels shift right by 14 minus this."""
 
 
 def wide_sums_fit(weights: Array, bias: Array | None, multiplier: QuantizedMultiplier) -> bool:
-    """Whether sums of 64 bits, and what they are scaled to, fit the bits that CMSIS-NN has for them.
+    """Return whether 64-bit sums and their scaled results fit the bits that CMSIS-NN has for them.
 
     Args:
         weights: (channels, depth).
-        bias: of each channel.
+        bias: one for each channel.
         multiplier: of the sums, one for all channels or one for each; sums of 32 bits always fit.
     """
     if not isinstance(multiplier, WideQuantizedMultiplier):

@@ -1,4 +1,4 @@
-"""How a self-test builds CMSIS-NN from the user's sources."""
+"""Makefile rules that build CMSIS-NN for a self-test, from the user's sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ cmsis_nn_host.a cmsis_nn_arm.a: %.a: $(CMSIS_NN)/Include/arm_nnfunctions.h
 
 
 def build_of(processors: Processors) -> Build:
-    """The processor and the library for the Makefile of a self-test."""
+    """Return the processor and the library for the Makefile of a self-test."""
     build = Build(
         comment=COMMENT,
         include=" -isystem $(CMSIS_NN)/Include",

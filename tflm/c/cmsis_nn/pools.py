@@ -1,4 +1,4 @@
-"""AVERAGE_POOL_2D and MAX_POOL_2D with CMSIS-NN."""
+"""Call CMSIS-NN for AVERAGE_POOL_2D and MAX_POOL_2D."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tflm.schema.options import Pool2DOptions
 FUNCTIONS = {"AVERAGE_POOL_2D": "arm_avgpool", "MAX_POOL_2D": "arm_max_pool"}
 
 KINDS = {TensorType.INT8: "s8", TensorType.INT16: "s16"}
-"""The suffix of functions."""
+"""The suffix of a function's name, by type."""
 
 LARGEST_WINDOW = 1 << 15
-"""Elements whose sum fits 32 bits."""
+"""Maximum number of elements in a window: their sum fits in 32 bits."""
 
 
 def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """Either of them."""
+    """Bind AVERAGE_POOL_2D or MAX_POOL_2D."""
     x, y, options = node.eval_input(0), node.eval_output(0), node.options(Pool2DOptions)
     op: OpDataPooling = node.op_data
     kind, taps = KINDS.get(x.type), (options.filter_height, options.filter_width)

@@ -1,4 +1,4 @@
-"""The processors that a program is planned for: CMSIS-NN's kernels need other memory with DSP and with Helium."""
+"""The processors that a program may run on: CMSIS-NN's kernels need different amounts of memory with DSP and Helium."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARY = "cmsis-nn"
 VERSION = version_named("CMSIS-NN", CURRENT, VERSIONS, COMMITS_OF_TAGS)
 
 EVERY_KIND = tuple(PARTS[name] for name in ("cortex-m0plus", "cortex-m4", "cortex-m55"))
-"""A part without extensions, one with DSP and one with Helium."""
+"""A processor without extensions, one with DSP, and one with Helium."""
 
 GUARD = """\
 #if {condition}
@@ -30,17 +30,17 @@ class Processors(NamedTuple):
     """The processors that a program can run on.
 
     Attributes:
-        targets: of each kind one.
+        targets: one of each kind of processor.
     """
 
     targets: tuple[Target, ...]
 
     @classmethod
     def of(cls, target: Target | None) -> Processors:
-        """One processor, or every kind of Cortex-M.
+        """Return a set of one processor, or of every kind of Cortex-M if no target is given.
 
         Raises:
-            ArgumentError: CMSIS-NN is not for it; the message lists the parts that it is for.
+            ArgumentError: CMSIS-NN does not support the target; the message lists those that it supports.
         """
         if target is None:
             return cls(EVERY_KIND)
@@ -58,30 +58,30 @@ class Processors(NamedTuple):
         return not all(map(has_mve, self.targets))
 
     def can_be(self, part: Target) -> bool:
-        """Whether a program can be compiled for a part."""
+        """Whether a program can be compiled for a target."""
         if len(self.targets) > 1:
             return True
         (target,) = self.targets
         if has_mve(target) or has_mve(part):
             return has_mve(target) and has_mve(part)
-        return has_dsp(target) or not has_dsp(part)  # without DSP, kernels need no more
+        return has_dsp(target) or not has_dsp(part)  # kernels without DSP need no more memory
 
     def maximum_bytes(self, size: Callable[[Target, Version], int]) -> int:
-        """The maximum that any of them needs."""
+        """The largest size that any of the processors needs."""
         return max(size(target, VERSION) for target in self.targets)
 
     def overlap(self) -> AllowedOverlap:
-        """What the kernels of all of them allow."""
+        """The overlap of inputs and outputs that the kernels of all processors allow."""
         return overlap_allowed_by([(target, library_for(LIBRARY, target)) for target in self.targets])
 
     def guard(self) -> str:
-        """What stops a compiler for a processor whose kernels need other memory."""
+        """Preprocessor lines that reject a processor whose kernels need other memory."""
         if len(self.targets) > 1:
             return ""
         (target,) = self.targets
         if has_mve(target):
             condition = "!defined(ARM_MATH_MVEI)"
-        elif has_dsp(target):  # without DSP, they need no more
+        elif has_dsp(target):  # without DSP, kernels need no more memory
             condition = "defined(ARM_MATH_MVEI)"
         else:
             condition = "defined(ARM_MATH_DSP) || defined(ARM_MATH_MVEI)"

@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED with CMSIS-NN."""
+"""Call CMSIS-NN for FULLY_CONNECTED."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEPTH_OF_CONVOLUTION = 4
 
 
 def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """FULLY_CONNECTED."""
+    """Bind FULLY_CONNECTED."""
     layer = bound(node)
     op: OpDataFullyConnected = node.op_data
     types = node.eval_input(INPUT).type, node.eval_input(WEIGHTS).type
@@ -64,7 +64,8 @@ def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
 
 
 def row_sums(weights: Array, offset: int, weights_offset: int, bias: Array | None) -> Array:
-    """What Helium's kernels add to products of int8: weights times the input's offset, and the bias, in 32 bits."""
+    """Return the 32-bit sums that Helium's kernels add to int8 products: each row's weights times the input offset,
+    plus the bias."""
     sums = weights.sum(axis=1, dtype=np.int64) + weights_offset * weights.shape[1]
     total: Array = sums * offset + (0 if bias is None else bias.astype(np.int64))
     return wrap_int32(total).astype(np.int32)

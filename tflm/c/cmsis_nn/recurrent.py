@@ -1,4 +1,4 @@
-"""SVDF and UNIDIRECTIONAL_SEQUENCE_LSTM with CMSIS-NN."""
+"""Call CMSIS-NN for SVDF and UNIDIRECTIONAL_SEQUENCE_LSTM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 
 
 def bind_svdf(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """SVDF with a state of int16. With one of int8, CMSIS-NN ignores its zero point and does not saturate to it."""
+    """Bind SVDF with an int16 state. With an int8 state, CMSIS-NN ignores its zero point and does not saturate to
+    it."""
     t, op = SvdfTensors.of(node), node.op_data
     if t.x.dtype != np.int8 or t.time.dtype != np.int16:
         return None
@@ -71,7 +72,7 @@ def _svdf_parameters(op: OpDataSvdf, rank: int) -> Structure:
     limits = [activation(stage.minimum, stage.maximum) for stage in stages]
     fields: dict[str, Value] = {
         "rank": rank,
-        "input_offset": op.input_zero_point,  # which the function subtracts
+        "input_offset": op.input_zero_point,  # the function subtracts it
         "output_offset": op.to_output.stage.zero_point,
         "input_activation": limits[0],
         "output_activation": limits[1],
@@ -102,7 +103,7 @@ static void lstm_gate_$kind(const $element *input, const $element *hidden, const
     arm_nn_activation_s16(result, result, size, 0, gate->activation_type);
 }
 
-/* Runs an LSTM. The library's own function begins every call with states of zeros. */
+/* Runs an LSTM. The library's own function starts every call with zero states. */
 static void lstm_$kind(const $element *input, $element *output, $element *hidden, int16_t *cell,
         const cmsis_nn_lstm_params *lstm, int16_t *work)
 {
@@ -134,24 +135,25 @@ KINDS = {
     TensorType.INT8: {"kind": "s8", "element": "int8_t", "product": "s8_s16", "result": "s8"},
     TensorType.INT16: {"kind": "s16", "element": "int16_t", "product": "s16", "result": "batch_offset"},
 }
-"""What stands in the text for the type of the input."""
+"""Replacements in the C text above, by the type of the input."""
 
 HELPERS = {f"lstm_{kind['kind']}": STEPS.substitute(kind) for kind in KINDS.values()}
-"""Functions that programs define besides those of the library, by name."""
+"""Helper functions that the generated program defines, by name."""
 
 GATES = {"forget_gate": 1, "input_gate": 0, "cell_gate": 3, "output_gate": 2}
-"""Fields of the structure, and the number of each gate in the operator's data."""
+"""The structure's field for each gate, and the gate's number in the operator's data."""
 
 NO_CLIP = 32768
 
 CELL_POWERS = range(-15, 1)
-"""Powers of two that the cell state's scale may be."""
+"""Supported powers of two for the scale of the cell state."""
 
 
 def bind_lstm(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM of integers, whose cell gate has tanh and whose weights have no zero points.
+    """Bind an integer UNIDIRECTIONAL_SEQUENCE_LSTM whose cell gate uses tanh and whose weights have no zero points.
 
-    Products of the input and cell gates are added to the state before they saturate, so they must fit 16 bits.
+    Products of the input and cell gates must fit in 16 bits, because they are added to the state before they are
+    saturated.
     """
     op = node.op_data
     if not isinstance(op, OpDataLSTM):
@@ -167,17 +169,17 @@ def bind_lstm(node: Node, processors: Processors) -> Sequence[LibraryCall] | Non
 
 
 def _gates_fit(t: LstmTensors, op: OpDataLSTM) -> bool:
-    """Whether products with inputs and states fit the bits that CMSIS-NN has for them."""
+    """Whether products with inputs and states fit the bits that CMSIS-NN uses for them."""
     return wide_sums_fit(
         np.concatenate(t.input_weights), np.concatenate(t.biases), op.input_multiplier
     ) and wide_sums_fit(np.concatenate(t.recurrent_weights), None, op.recurrent_multiplier)
 
 
 def _steps(node: Node, op: OpDataLSTM, x: Array, y: Array, hidden: Array, cell: Array) -> LibraryCall:
-    """The call for all batches, or for one batch that is contiguous.
+    """Return the call for all batches, or for a single batch that is contiguous.
 
     Args:
-        x, y, hidden, cell: with steps first in x and y; with a dimension of batches, or without.
+        x, y, hidden, cell: the tensors; x and y have the time steps first. All have a batch dimension, or none has.
     """
     function = f"lstm_{KINDS[node.eval_input(0).type]['kind']}"
     return LibraryCall(
@@ -239,6 +241,6 @@ def _gate(t: LstmTensors, op: OpDataLSTM, gate: int) -> Structure:
 
 
 def _effective_bias(weights: Array, offset: int, bias: Array) -> Array:
-    """A bias and the sums of the weights times the offset of what they are multiplied with."""
+    """Return the bias plus the row sums of the weights times the offset of the operand that they multiply."""
     sums: Array = weights.sum(axis=1, dtype=np.int64) * offset + bias.astype(np.int64)
     return sums.astype(bias.dtype)

@@ -1,4 +1,4 @@
-"""CMSIS-NN's structures, and pointers to tensors."""
+"""Build CMSIS-NN's structures and pointers to tensors."""
 
 from __future__ import annotations
 
@@ -23,61 +23,61 @@ SUPPORT_FUNCTIONS = "arm_nnsupportfunctions.h"
 SUCCESS = "ARM_CMSIS_NN_SUCCESS"
 
 NO_BUFFER = Structure("cmsis_nn_context", {"buf": Address("", "void *", None), "size": 0})
-"""The context of functions that need no memory."""
+"""The context for functions that need no scratch memory."""
 
 
 def checked_call(function: str, *arguments: Value) -> LibraryCall:
-    """A call of a function that returns a status."""
+    """Return a call of a function that returns a status."""
     return LibraryCall(function, arguments, SUCCESS, (FUNCTIONS,))
 
 
 def source(name: str, array: Array | None) -> Address:
-    """A pointer to elements that are read; None for NULL."""
+    """Return a pointer to elements that the function reads; NULL for None."""
     return Address(name, "const void *" if array is None else f"const {c_type(array.dtype)} *", array)
 
 
 def target(name: str, array: Array) -> Address:
-    """A pointer to elements that are written."""
+    """Return a pointer to elements that the function writes."""
     return Address(name, f"{c_type(array.dtype)} *", array)
 
 
 def constants(name: str, values: Any) -> Address:
-    """A pointer to a table of int32. CMSIS-NN reads some through pointers that are not const."""
+    """Return a pointer to an int32 table. CMSIS-NN reads some tables through pointers that are not const."""
     return Address(name, "int32_t *", np.array(np.atleast_1d(values), np.int32))
 
 
 def context(bytes: int) -> Structure:
-    """The context for a buffer of `size` bytes, which the function writes before it reads it."""
+    """Return the context for a scratch buffer of `size` bytes, which the function writes before it reads it."""
     return buffer(target("scratch", work_array(bytes, np.int8)), bytes) if bytes else NO_BUFFER
 
 
 def buffer(address: Address, bytes: int) -> Structure:
-    """A context with a buffer."""
+    """Return a context with this buffer."""
     return Structure("cmsis_nn_context", {"buf": address._replace(c_type="void *"), "size": bytes})
 
 
 def dims(n: int, h: int = 1, w: int = 1, c: int = 1) -> Structure:
-    """The dimensions of a tensor."""
+    """Return the dimensions of a tensor."""
     return Structure("cmsis_nn_dims", {"n": n, "h": h, "w": w, "c": c})
 
 
 def dims_of(tensor: TfLiteEvalTensor) -> Structure:
-    """The dimensions of an image."""
+    """Return the dimensions of an image."""
     return dims(*tensor.dims)
 
 
 def tile(height: int, width: int) -> Structure:
-    """A pair of numbers."""
+    """Return a pair of numbers, such as strides."""
     return Structure("cmsis_nn_tile", {"w": width, "h": height})
 
 
 def activation(lowest: int, highest: int) -> Structure:
-    """Limits of the output."""
+    """Return the limits of the output."""
     return Structure("cmsis_nn_activation", {"min": lowest, "max": highest})
 
 
 def window_fields(rows: Axis, columns: Axis, output: OutputStage) -> dict[str, Value]:
-    """The fields of windows and of limits that parameters of convolutions and pools have."""
+    """Return the fields for windows and limits that the parameters of convolutions and pools share."""
     return {
         "stride": tile(rows.stride, columns.stride),
         "padding": tile(rows.before, columns.before),
@@ -86,18 +86,18 @@ def window_fields(rows: Axis, columns: Axis, output: OutputStage) -> dict[str, V
 
 
 def scale(multiplier: QuantizedMultiplier) -> Structure:
-    """One multiplier for all channels."""
+    """Return one multiplier for all channels."""
     fields: dict[str, Value] = {"multiplier": int(multiplier.significand), "shift": int(multiplier.shift)}
     return Structure("cmsis_nn_per_tensor_quant_params", fields)
 
 
 def channel_scales(multiplier: QuantizedMultiplier, channels: int) -> Structure:
-    """A multiplier for each channel."""
+    """Return a multiplier for each channel."""
     return Structure("cmsis_nn_per_channel_quant_params", scale_fields(multiplier, channels))
 
 
 def scale_fields(multiplier: QuantizedMultiplier, channels: int) -> dict[str, Value]:
-    """Tables of multipliers for all channels."""
+    """Return the tables of multipliers for all channels."""
     parts: Sequence[Any] = (multiplier.significand, multiplier.shift)
     significands, shifts = (np.broadcast_to(np.asarray(part, np.int64), channels) for part in parts)
     return {"multiplier": constants("multiplier", significands), "shift": constants("shift", shifts)}
