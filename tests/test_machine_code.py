@@ -33,7 +33,6 @@ from tflm.compiler import (
     machine_code,
     numba_compiler,
     object_loader,
-    packages,
 )
 from tflm.compiler.language import DONE, Elements, Emitted, Int64s, Kernel, emitted, inlined, kernel
 from tflm.delegates.compiled.program import run_steps
@@ -239,13 +238,13 @@ def test_a_kernel_that_cannot_be_compiled_is_told_from_a_compiler_that_is_not_th
 def test_a_package_is_not_taken_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numba.py").write_text("")
     (tmp_path / "elsewhere").symlink_to(tmp_path)
-    expected = packages.package_file("numba")
+    expected = cache.package_file("numba")
     monkeypatch.chdir(tmp_path)
     for entry in ("", ".", str(tmp_path), str(tmp_path / "elsewhere")):
         with monkeypatch.context() as patch:
             patch.delitem(sys.modules, "numba", raising=False)
             patch.syspath_prepend(entry)
-            assert packages.package_file("numba") == expected
+            assert cache.package_file("numba") == expected
 
 
 def test_the_compiler_leaves_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 from contextlib import AbstractContextManager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType
 
@@ -16,10 +18,27 @@ import llvmlite
 import numpy as np
 
 from tflm.compiler import cached_files
+from tflm.compiler.compiler_main import is_working_directory
 from tflm.compiler.host import host
 from tflm.compiler.language import Intrinsic, Kernel, called
-from tflm.compiler.packages import package_file
 from tflm.compiler.processor import processor
+
+PACKAGES = ("tflm", "numpy", "flatbuffers", "llvmlite", "numba")
+"""The packages that the compiler process imports besides the standard library."""
+
+
+def package_file(name: str) -> str | None:
+    """The absolute path of a package's `__init__`; None if it is not installed.
+
+    A package that is loaded is taken as it is. One that is not is searched for as an import would, except in the
+    working directory, which may hold anybody's files.
+    """
+    loaded: str | None = getattr(sys.modules.get(name), "__file__", None)
+    if loaded:
+        return os.path.abspath(loaded)
+    spec = PathFinder.find_spec(name, [entry for entry in sys.path if not is_working_directory(entry)])
+    return os.path.abspath(spec.origin) if spec is not None and spec.origin else None
+
 
 VECTORS = Path(__file__).with_name("vectors.py")
 COMPILER_SOURCES = [Path(__file__).with_name(name) for name in ("compiler.py", "entry.py", "numba_compiler.py")]

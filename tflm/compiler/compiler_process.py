@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tflm.compiler import compiler_main
+from tflm.compiler.cache import PACKAGES, package_file
 from tflm.compiler.language import Kernel
-from tflm.compiler.packages import PACKAGES, package_file
 
 SCRIPT = Path(compiler_main.__file__)
 

@@ -10,8 +10,14 @@ from types import FrameType
 from tflm.compiler.language import Kernel
 from tflm.delegates.compiled.bands import shared_by, threads
 from tflm.delegates.compiled.bindings import bind_steps, has_kernels, is_interchangeable
-from tflm.delegates.compiled.program import Operator, Segment, bind_cached, bind_program
-from tflm.delegates.compiled.unfinished import UnfinishedProgram, bind_unfinished
+from tflm.delegates.compiled.program import (
+    Operator,
+    Segment,
+    UnfinishedProgram,
+    bind_cached,
+    bind_program,
+    bind_unfinished,
+)
 from tflm.errors import ArgumentError, OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run

@@ -14,7 +14,6 @@ from tflm.compiler.processor import processor, uses_tiles
 from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
-from tflm.delegates.compiled.joined_windows import joined, weights_of_joined, windows_to_join
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
     Scale,
@@ -37,6 +36,50 @@ from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
 from tflm.kernels.support.activation import activation_range, fused_activation
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import FullyConnectedOptions
+
+MAX_JOINED = 16
+
+EPILOGUE_UNITS = 4
+"""How many units of products take as long as the epilogue of a vector."""
+
+
+def windows_to_join(columns: Axis, weights: npt.NDArray[Any], lanes: int, unit_elements: int) -> int:
+    """How many windows along the columns are best joined to one.
+
+    Args:
+        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
+        lanes: of a vector of channels.
+        unit_elements: elements of the depth that are multiplied at a time.
+    """
+    groups, channels, row_taps, _, depth = weights.shape
+    if groups > 1 or columns.dilation != 1:
+        return 1
+
+    def cost(count: int) -> float:
+        """The cost of one of the windows."""
+        vectors = -(-count * channels // lanes)
+        units = -(-joined(columns, count).taps * depth // unit_elements)
+        units_of_vectors: float = vectors * (row_taps * units + EPILOGUE_UNITS) / count
+        return units_of_vectors
+
+    return min((count for count in range(1, MAX_JOINED + 1) if columns.windows % count == 0), key=cost)
+
+
+def joined(columns: Axis, count: int) -> Axis:
+    """The columns when `count` windows are joined to one."""
+    taps = columns.taps + (count - 1) * columns.stride
+    return columns._replace(taps=taps, windows=columns.windows // count, stride=columns.stride * count)
+
+
+def weights_of_joined(columns: Axis, weights: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Weights (1, rows of weights, taps of the rows, taps of the columns, depth) of joined windows."""
+    _, channels, row_taps, taps, depth = weights.shape
+    made = np.zeros((count, channels, row_taps, joined(columns, count).taps, depth), weights.dtype)
+    for window, own in enumerate(made):
+        start = window * columns.stride
+        own[:, :, start : start + taps] = weights[0]
+    return made.reshape(1, count * channels, *made.shape[2:])
+
 
 UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
 """Elements in a unit of 32 bits."""

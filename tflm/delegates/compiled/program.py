@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler import background
 from tflm.compiler.language import ABORTED, DONE, Int64s, Kernel, Step, emitted
-from tflm.compiler.machine_code import addresses, unknown
+from tflm.compiler.machine_code import addresses, known_addresses, known_count, unknown
 from tflm.compiler.methods import bind_method, call_entry, has_interpreter_lock, words_of
 from tflm.delegates.compiled.team import KERNELS as TEAM_KERNELS
 from tflm.delegates.compiled.team import Team, run_together
@@ -225,3 +226,46 @@ class Segment:
             refused = int(np.searchsorted(self._ends, place, "right"))
             self._operators[refused].run_numpy()
             status = self._start_at(int(self._ends[refused]))()
+
+
+def bind_unfinished(operators: Sequence[Operator]) -> Run:
+    """Returns a function that runs operators in order; waits only for kernels of those that aren't interchangeable."""
+    addresses(kernel for operator in operators if not operator.is_interchangeable for kernel in operator.kernels)
+    kernels = [kernel for operator in operators for kernel in operator.kernels]
+    available = addresses(kernels, compiles=False)
+    return UnfinishedProgram(operators).run if unknown(kernels) else bind_available(operators, available)
+
+
+class UnfinishedProgram:
+    """Operators in order. Each runs with numpy until all of its kernels are compiled, and with these from then on.
+
+    Args:
+        operators: the operators. Those that lack kernels must be interchangeable.
+
+    Attributes:
+        final: what runs the operators once nothing is left to compile; None until then.
+    """
+
+    def __init__(self, operators: Sequence[Operator]):
+        self.final: Run | None = None
+        self._operators = operators
+        self._kernels = [kernel for operator in operators for kernel in operator.kernels]
+        self._renew()
+
+    def run(self) -> None:
+        """Run all operators with the kernels that are compiled by now."""
+        if self.final is None and (self._known_count != known_count() or not background.is_at_work()):
+            self._renew()
+        self._run()
+
+    def _renew(self) -> None:
+        self._known_count = known_count()
+        missing = unknown(self._kernels)
+        background.request(missing)  # again: a fork has to
+        available = known_addresses(self._kernels)
+        self._run = bind_available(self._operators, available)
+        for operator in self._operators:
+            if can_run(available, operator):
+                operator.forget_numpy()
+        if not missing:
+            self.final = self._run
