@@ -23,7 +23,7 @@ from tflm.firmware.board_report import verdict as board_verdict
 from tflm.report import with_thousands
 from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
 from tflm.runtime.traffic import traffic
-from tflm.schedule.objective import TOO_LARGE, HeadArena
+from tflm.schedule.operator_costs import TOO_LARGE, HeadArena
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
 
 M4 = tflm.targets.by_name("cortex-m4")

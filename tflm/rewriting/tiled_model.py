@@ -25,8 +25,7 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolve
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.band_costs import BandedStage
 from tflm.schedule.band_search import Progress, Rewritten, Tiler
-from tflm.schedule.objective import HeadArena, Objective, OneArena
-from tflm.schedule.operator_costs import Measure
+from tflm.schedule.operator_costs import HeadArena, Measure, Objective, OneArena
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target

@@ -19,8 +19,7 @@ from tflm.schedule.band_costs import BandCosts, BandedStage
 from tflm.schedule.band_stage import Stage, StageWriter
 from tflm.schedule.bands import BandRule, axis_of, band_rule
 from tflm.schedule.liveness import lifetimes_of
-from tflm.schedule.objective import Objective
-from tflm.schedule.operator_costs import Measure, measured_costs
+from tflm.schedule.operator_costs import Measure, Objective, measured_costs
 from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 from tflm.schema.patch import with_plan

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
+from tflm.graph import Graph
 from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
-from tflm.schedule.kernels import Kernels, ReferenceKernels
-from tflm.schedule.late_reads import Reordered, late_reads
+from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LeanCall, LineBufferCosts
 from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
 from tflm.schedule.placement import Location, distributed, placed
@@ -19,9 +19,87 @@ from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
 from tflm.schedule.stage_search import tilings_within
 from tflm.schedule.states import States
+from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
+from tflm.schema.options import VarHandleOptions
 from tflm.schema.patch import with_operator_order
+from tflm.schema.verifier import called_subgraphs
 from tflm.targets import align_up
+
+
+def late_reads(model: Model) -> list[int]:
+    """The operators of the first subgraph, by index, with each READ_VARIABLE just before its output is read.
+
+    It stays before what may write the variable: an ASSIGN_VARIABLE of it, and operators that run subgraphs.
+    """
+    graph = Graph(model)
+    before: dict[int, list[int]] = {}
+    for index, operator in enumerate(graph.operators):
+        if graph.code(operator) is BuiltinOperator.READ_VARIABLE:
+            before.setdefault(_latest(graph, index), []).append(index)
+    moved = {index for indices in before.values() for index in indices}
+    order = []
+    for index in range(len(graph.operators)):
+        order += before.get(index, [])
+        order += [index] if index not in moved else []
+    return order
+
+
+def _latest(graph: Graph, index: int) -> int:
+    """The operator before which a READ_VARIABLE must run; itself if it must not move."""
+    (handle,), (output,) = graph.operators[index].inputs or (), graph.operators[index].outputs or ()
+    variable = _variable(graph, handle)
+    for later, operator in enumerate(graph.operators[index + 1 :], index + 1):
+        is_assigned = graph.code(operator) is BuiltinOperator.ASSIGN_VARIABLE
+        if is_assigned and None in (variable, _variable(graph, (operator.inputs or ())[0])):
+            return later
+        if is_assigned and variable == _variable(graph, (operator.inputs or ())[0]):
+            return later
+        if output in (operator.inputs or ()) or called_subgraphs(operator):
+            return later
+    return index
+
+
+def _variable(graph: Graph, handle: int) -> tuple[str | None, str | None] | None:
+    """The container and the name of the variable of a handle; None where they are not known."""
+    maker = graph.producers().get(handle)
+    options = None if maker is None else graph.operators[maker].builtin_options
+    return (options.container, options.shared_name) if isinstance(options, VarHandleOptions) else None
+
+
+class Reordered:
+    """Kernels of a model whose operators were reordered.
+
+    Args:
+        kernels: those of the model as it was.
+        order: for each operator, its index in the model as it was.
+    """
+
+    def __init__(self, kernels: Kernels, order: Sequence[int]):
+        self._kernels, self._order = kernels, order
+
+    def needs(self, call: ShapedCall) -> CallNeeds:
+        """What a call needs."""
+        return self._kernels.needs(call._replace(operator=self._order[call.operator]) if not call.subgraph else call)
+
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        return self._kernels.has_lean(self._order[operator])
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
+        return self._kernels.rows_copied(self._order[operator])
+
+    def takes_rows(self, operator: int) -> bool:
+        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        return self._kernels.takes_rows(self._order[operator])
+
+    def original(self, plan: Plan) -> Plan:
+        """A plan with the operators' indices in the model as it was."""
+        calls = (c._replace(operator=self._order[c.operator]) if isinstance(c, Call) else c for c in plan.calls)
+        stages = (Rows(self._order[first], self._order[end - 1] + 1) for first, end in plan.stages)
+        return plan._replace(calls=tuple(calls), stages=tuple(stages))
+
 
 RAM_ALIGNMENT = 16
 """Alignment of the total size of all buffers, in bytes."""
