@@ -21,7 +21,7 @@ from tflm.firmware.device_check import check_device
 from tflm.quantization import quantization as module
 from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.outline import estimated_int8_arena
-from tflm.quantization.quantizer import PACKAGE
+from tflm.quantization.quantization import PACKAGE
 from tflm.quantization.ranges import Range, calibrated
 from tflm.quantization.recipe import Recipe
 from tflm.quantization.repairs import finished, prepared

@@ -14,7 +14,7 @@ from oracle import Oracle
 import tflm
 from tflm.evaluation.samples import data_set
 from tflm.firmware.device_check import check_device
-from tflm.quantization.quantizer import quantized_by
+from tflm.quantization.quantization import quantized_by
 from tflm.quantization.ranges import calibrated
 from tflm.quantization.recipe import Recipe
 from tflm.quantization.repairs import prepared

@@ -11,12 +11,55 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.compiler.calls import prepared
+from tflm.compiler.language import kernel
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.buffer import Integers
-from tflm.planning.bars import Trailing, barred_pairs, bars_of
-from tflm.planning.ordered_placement import place
+from tflm.planning.bars import Bars, Trailing, barred_pairs, bars_of
 from tflm.planning.views import Body
 from tflm.targets import align_up
+
+UNPLACED = -1
+
+
+@kernel
+def place(
+    count: int, bars: Bars, order: Integers, is_high: Integers, top: Integers, alignment: int, offsets: Integers
+) -> int:
+    """Fill `offsets`, each a multiple of the alignment; returns the bytes of all buffers.
+
+    Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top[0]`, where there
+    is one.
+    """
+    for body in range(count):
+        offsets[body] = UNPLACED
+    height = 0
+    for i in range(count):
+        body = order[i]
+        at = UNPLACED
+        if is_high[body]:
+            at = (top[0] - bars.size[body]) // alignment * alignment
+            moved = True
+            while moved and at >= 0:
+                moved = False
+                for bar in range(bars.start[body], bars.start[body + 1]):
+                    base = offsets[bars.other[bar]]
+                    if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
+                        at = (base + bars.low[bar] - 1) // alignment * alignment
+                        moved = True
+        if at < 0:
+            at, moved = 0, True
+            while moved:
+                moved = False
+                for bar in range(bars.start[body], bars.start[body + 1]):
+                    base = offsets[bars.other[bar]]
+                    if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
+                        at = (base + bars.high[bar]) // alignment * alignment + alignment
+                        moved = True
+        offsets[body] = at
+        end = (at + bars.size[body] + alignment - 1) // alignment * alignment
+        height = max(height, end)
+    return height
+
 
 ROUNDS_PER_BODY = 20
 """Changes of the order that are tried per body for each target height."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tflm.errors import ArgumentError, TflmError
+import numpy as np
+
+from tflm.errors import ArgumentError, DataError, QuantizerError, TflmError
 from tflm.evaluation.evaluation import Evaluation, evaluate
 from tflm.evaluation.samples import DataSet, data_set
 from tflm.firmware.device_check import DeviceFinding, check_device
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.quantized_model import Alternative, FloatOperator, QuantizedModel
-from tflm.quantization.quantizer import quantized_by, require_quantizer
-from tflm.quantization.ranges import Calibration, Report, calibrated
+from tflm.quantization.ranges import Calibration, Range, Report, calibrated
 from tflm.quantization.recipe import CONVERSIONS, IO, Recipe
 from tflm.quantization.repairs import finished, prepared, require_float
 from tflm.releases import Releases
@@ -24,6 +26,67 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import Model, require_model
 from tflm.schema.tables import Operator
 from tflm.targets import CORTEX_M, Target
+
+PACKAGE = "litert-quantizer~=0.11.0"
+"""The tested versions, as in the extra `quantize`."""
+
+SMALLEST_MAGNITUDE = 1e-9
+"""The minimum range that the package distinguishes from 0."""
+
+
+def require_quantizer() -> Any:
+    """The module of litert-quantizer.
+
+    Raises:
+        ArgumentError: the package is not installed.
+    """
+    try:
+        from litert_quantizer import quantizer
+    except ImportError:
+        raise ArgumentError(f"quantization needs litert-quantizer: pip install '{PACKAGE}'") from None
+    return quantizer
+
+
+def quantized_by(recipe: Recipe, model: Model, ranges: dict[int, Range]) -> bytes:
+    """The bytes that litert-quantizer makes of a prepared model.
+
+    Args:
+        ranges: of the float tensors, by index.
+
+    Raises:
+        ArgumentError: the package is not installed.
+        DataError: the values of a tensor are too small for it.
+        QuantizerError: it fails.
+    """
+    quantizer = require_quantizer()
+    _require_large_enough(model, ranges)
+    statistics = {
+        tensor.name: {
+            "min": np.array(ranges[index].lowest, np.float32),
+            "max": np.array(ranges[index].highest, np.float32),
+        }
+        for index, tensor in enumerate(model.subgraphs[0].tensors or ())
+        if index in ranges
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = quantizer.Quantizer(memoryview(bytearray(model.data)), recipe.rules())
+            result = made.quantize(statistics, enable_progress_bar=False, enable_progress_report=False)
+    except Exception as error:  # the package raises whatever its parts raise
+        raise QuantizerError(f"litert-quantizer fails: {type(error).__name__}: {error}") from error
+    return bytes(result.quantized_model)
+
+
+def _require_large_enough(model: Model, ranges: dict[int, Range]) -> None:
+    for index, (lowest, highest) in ranges.items():
+        if 0 < max(-lowest, highest) < SMALLEST_MAGNITUDE:
+            name = (model.subgraphs[0].tensors or [])[index].name
+            raise DataError(
+                f"tensor {name!r} has values from {lowest:.3g} to {highest:.3g}; litert-quantizer rounds values below "
+                f"{SMALLEST_MAGNITUDE:g} to 0: scale the samples up, and the model's weights accordingly"
+            )
+
 
 INT16_OPERATORS = 3
 """Number of the worst operators that are tried with int16 activations."""
