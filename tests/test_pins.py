@@ -16,8 +16,7 @@ from tflm.firmware.device_check import check_device
 from tflm.libraries import Effect, library_for
 from tflm.libraries.cmsis_nn_scratch import COMMITS_OF_TAGS
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
-from tflm.libraries.component import ESPHOME
-from tflm.libraries.pins import CMSIS_NN, ESP_NN, NEAREST_VERSIONS, versions_in
+from tflm.libraries.pins import CMSIS_NN, ESP_NN, ESPHOME, NEAREST_VERSIONS, versions_in
 from tflm.releases import distributions
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, ModelBuilder, Padding, quantized
 

@@ -17,7 +17,7 @@ import pytest
 import tflm
 from tflm import releases
 from tflm.kernels import REGISTRATIONS, registration
-from tflm.libraries.unresolved import message
+from tflm.libraries.kernel_library import message
 from tflm.memory import lifetimes, simple_memory_allocator, tensor
 from tflm.releases import TODAY, WHEEL, Release, distributions, history
 from tflm.releases.timeline import LATER, position

@@ -14,7 +14,7 @@ import tflm
 from tflm.cli.app import app
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.wake_word import S3, needs_in, size_for_all, tensor_arena_sizes
-from tflm.libraries.component import ESPHOME
+from tflm.libraries.pins import ESPHOME
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions
 

@@ -17,8 +17,8 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import Node, NodeTensors, index_of
 from tflm.kernels.reference.decode import LOOK_UP_TABLE, TFLM_DECODE, encoded_tensor, table_mismatch
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
+from tflm.libraries.kernel_library import message
 from tflm.libraries.plan_safety import values_lost_with
-from tflm.libraries.unresolved import message
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release, Releases
 from tflm.runtime.micro_measurement import measure_arena

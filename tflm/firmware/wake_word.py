@@ -12,8 +12,7 @@ from typing import NamedTuple
 from tflm.errors import ArgumentError, ModelError, TflmError
 from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.libraries import library_for
-from tflm.libraries.component import ESPHOME
-from tflm.libraries.pins import esp_nn_stated, versions_in
+from tflm.libraries.pins import ESPHOME, esp_nn_stated, versions_in
 from tflm.releases import Releases, by_name, require_release
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver

@@ -17,9 +17,9 @@ from tflm.kernels.reference import conv_2d, depthwise_conv_2d, softmax
 from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import Request, ScratchBuffer, nothing
 from tflm.libraries import esp_nn_defects
-from tflm.libraries.component import component_of, holds
 from tflm.libraries.esp_nn_scratch import CONV_BYTES, DEPTHWISE_BYTES, VERSIONS, Bytes, bytes_for, convolution
 from tflm.libraries.kernel_library import Concern, Effect, KernelLibrary
+from tflm.libraries.pins import component_of, holds
 from tflm.libraries.versions import Version, version_named
 from tflm.releases import TODAY, Release
 from tflm.schema.enums import TensorType
