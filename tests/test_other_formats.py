@@ -22,7 +22,7 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal
 
 import tflm
 from tflm.schema.c_array import MAX_ARRAYS
-from tflm.schema.other_formats import FORMATS
+from tflm.schema.reader import FORMATS
 
 MODEL = INT8_MODEL.read_bytes()
 

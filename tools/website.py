@@ -24,7 +24,7 @@ import tflm
 from tflm.arena_page import script_source
 from tflm.boards import by_name
 from tflm.schema import BuiltinOperator, TensorType
-from tflm.schema.other_formats import C_SUFFIXES, FORMATS
+from tflm.schema.reader import C_SUFFIXES, FORMATS
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "web"

@@ -21,8 +21,7 @@ from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.report import Report
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema.other_formats import C_SUFFIXES
-from tflm.schema.reader import IDENTIFIER
+from tflm.schema.reader import C_SUFFIXES, IDENTIFIER
 
 TOLERANCE = 0.1
 """Default relative error above which a tensor diverges."""

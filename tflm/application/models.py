@@ -12,7 +12,7 @@ from tflm.application.output_files import note_input
 from tflm.bounded_reading import MAX_MODEL_BYTES, MAX_TEXT_BYTES, read_at_most, read_stream, read_text
 from tflm.errors import ArgumentError, ModelError
 from tflm.schema.model import Model
-from tflm.schema.other_formats import require_no_folder
+from tflm.schema.reader import require_no_folder
 
 STANDARD_INPUT = Path("-")
 
