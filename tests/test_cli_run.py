@@ -12,7 +12,7 @@ from image_graphs import Images
 from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
-from tflm.application.differences import difference, first_beyond
+from tflm.application.comparison import difference, first_beyond
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from
 from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tflm.firmware.source_flags import LARGEST_BUILD_FILE, Dependency, Flag, build_facts
+from tflm.firmware.firmware_tree import LARGEST_BUILD_FILE, Dependency, Flag, build_facts
 
 
 def facts(folder: Path, **files: str) -> tuple[list[Flag], list[Dependency]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflm.application.differences import Difference, Real, difference
+from tflm.application.comparison import Difference, Real, difference
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.models import lines_of_log, load_model

@@ -9,17 +9,18 @@ import typer
 
 from tflm.application.comparison import (
     TOLERANCE,
+    Difference,
     OtherKind,
     Probe,
     compare_models,
     compare_recorded,
     comparison_report,
+    first_beyond,
     other_kind,
     real_inputs,
     require_same_shapes,
 )
 from tflm.application.device_comparison import compare_device
-from tflm.application.differences import Difference, first_beyond
 from tflm.application.errors import CheckFailed, OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.running import delegates_from

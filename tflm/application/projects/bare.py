@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from types import MappingProxyType
@@ -11,10 +12,32 @@ from typing import NamedTuple
 
 from tflm.application.errors import RequestError
 from tflm.application.projects.build import Build
-from tflm.application.projects.memories import section_name
 from tflm.application.projects.parts import PROCESSORS
 from tflm.boards import Bank, Board
 from tflm.schema.enums import TensorType
+
+
+def section_name(bank: Bank) -> str:
+    """A memory's name as an identifier of a linker script."""
+    return re.sub("[^A-Za-z0-9]+", "_", bank.name)
+
+
+def section(bank: Bank) -> tuple[str, str]:
+    """The attribute and header that place an array in a section named after the memory."""
+    return f'__attribute__((section(".{section_name(bank).lower()}")))', ""
+
+
+def esp_memory(bank: Bank) -> tuple[str, str]:
+    """ESP-IDF's attribute and header for a memory."""
+    return ("EXT_RAM_BSS_ATTR", '"esp_attr.h"') if bank.is_external else ("", "")
+
+
+def zephyr_memory(bank: Bank) -> tuple[str, str]:
+    """Zephyr's attribute and header for a memory."""
+    if bank.name == "DTCM":
+        return "__dtcm_bss_section", "<zephyr/linker/section_tags.h>"
+    return f"Z_GENERIC_SECTION({section_name(bank).upper()})", "<zephyr/kernel.h>"
+
 
 EMULATED_FLASH = EMULATED_RAM = 4 << 20
 """Flash and RAM of QEMU's machines in bytes, for a processor without a board or a board with unknown flash."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.projects.arduino import arduino_values
-from tflm.application.projects.bare import qemu_values, stm32_parts, stm32_values
+from tflm.application.projects.bare import esp_memory, qemu_values, section, stm32_parts, stm32_values, zephyr_memory
 from tflm.application.projects.build import Build
 from tflm.application.projects.esp_idf import esp_values
 from tflm.application.projects.kind import ONCE, SKETCH, Entry, Kind
-from tflm.application.projects.memories import esp_memory, section, zephyr_memory
 from tflm.application.projects.parts import ids_of
 from tflm.application.projects.platformio import platformio_values
 from tflm.boards.sdks import ORIGINS
