@@ -37,7 +37,10 @@ class _Part(NamedTuple):
 
 
 def merge_side_by_side(graph: Graph) -> None:
-    """Merge convolutions of parts of the channels, if this multiplies less than the parts have elements to copy."""
+    """Merge DEPTHWISE_CONV_2Ds of parts of the channels into one of all, with taps of zeros.
+
+    Only where this multiplies less than the parts have elements to copy.
+    """
     replaced: dict[int, list[Operator]] = {}
     for index, operator in enumerate(graph.operators):
         parts = _parts(graph, operator)

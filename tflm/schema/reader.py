@@ -122,7 +122,7 @@ FORMATS = (
     Format("a tar archive", r"^[\s\S]{257}ustar", _UNPACK),
     TEXT,
 )
-"""All formats; the first that matches counts."""
+"""All formats; the first that matches counts. The page of `web/` shares these patterns with JavaScript."""
 
 _PATTERNS = [(each, re.compile(each.pattern.encode())) for each in FORMATS]
 

@@ -44,7 +44,9 @@ EPILOGUE_UNITS = 4
 
 
 def windows_to_join(columns: Axis, weights: npt.NDArray[Any], lanes: int, unit_elements: int) -> int:
-    """How many windows along the columns are best joined to one.
+    """How many windows along the columns are best joined to one, which has the channels of all of them.
+
+    Layers with few channels then fill vectors; outside of its own window, a channel has weights of zero.
 
     Args:
         weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
