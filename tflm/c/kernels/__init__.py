@@ -1,6 +1,7 @@
-"""Kernels for small parts: slower on a desktop than those of the compiled engine, and fast on a Cortex-M.
+"""Kernels for small processors: fast on a Cortex-M, slower on a desktop than those of the compiled engine.
 
-They are written in the same language. `find` gives what binds an operator, and what a planner must know of it.
+They are written in the same language. `KERNELS` has the functions that bind an operator, and its memory needs for
+planners.
 """
 
 from __future__ import annotations
@@ -67,6 +68,6 @@ KERNELS: Mapping[str, SmallKernel] = {
         SmallKernel(recurrence.bind_lstm_in_parts, no_scratch, recurrence.overlap_of_parts, False),
     ),
 }
-"""By operator."""
+"""The kernels of each operator."""
 
 __all__ = ["KERNELS", "Part", "SmallKernel"]

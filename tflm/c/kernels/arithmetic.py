@@ -1,4 +1,4 @@
-"""ADD, SUB and MUL of integers on small processors, without tables of pairs."""
+"""ADD, SUB and MUL of integers on small processors, without look-up tables."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tflm.kernels.support.elementwise import broadcast_operands
 NARROW_INTEGERS = True
 
 COMBINATIONS: dict[str, Callable[..., Any]] = {"ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b}
-"""By operator."""
+"""The function of two terms, by operator."""
 
 Combination = Annotated[Callable[..., Any], COMBINATIONS]
 
 
 class Terms(NamedTuple):
-    """How elements of two inputs are combined.
+    """Constants of a sum or difference of two inputs.
 
     Attributes:
-        size: elements of the output.
-        step1, step2: 1, or 0 for an input of one element.
-        zero_point1 ... right2: of each input, with its multiplier: a significand and a shift to the right.
-        left: bits that both are shifted to the left by first.
+        size: number of elements of the output.
+        step1, step2: step from one element to the next: 1, or 0 for an input of one element.
+        zero_point1 ... right2: each input's zero point and multiplier, a significand and a right shift.
+        left: left shift that is applied to both inputs first.
         significand, addend, shift: as in the table of `requantization`.
-        least, most: of the output.
+        least, most: limits of the output.
     """
 
     size: int
@@ -73,7 +73,7 @@ def scaled_term(value: int, significand: int, right: int) -> Any:
 def combine(
     combination: Combination, rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: Elements, terms: Terms
 ) -> int:
-    """The sum or the difference of two inputs, each brought to a common scale."""
+    """Compute the sum or the difference of two inputs after scaling both to a common scale."""
     significand1, significand2, significand = terms.significand1, terms.significand2, terms.significand
     at1 = 0
     at2 = 0
@@ -90,12 +90,12 @@ def combine(
 
 
 class Line(NamedTuple):
-    """A linear function of elements of two inputs.
+    """A linear function of the elements of two inputs.
 
     Attributes:
-        size: elements of each.
-        factor1, factor2, addend, shift: that the elements are multiplied by, what is added, and a shift to the right.
-        least, most: of the output.
+        size: number of elements of each.
+        factor1, factor2, addend, shift: the result is (x1 * factor1 + x2 * factor2 + addend) >> shift.
+        least, most: limits of the output.
     """
 
     size: int
@@ -109,7 +109,7 @@ class Line(NamedTuple):
 
 @kernel
 def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Line) -> int:
-    """The sum or the difference of two inputs, by constants that give it for all pairs of elements."""
+    """Compute the sum or the difference of two inputs with constants that are exact for all pairs of elements."""
     factor1, factor2, addend, shift = line.factor1, line.factor2, line.addend, line.shift
     for _four in range(line.size >> 2):
         for k in unrolled(4):
@@ -123,7 +123,7 @@ def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Line) -
 
 
 class Factors(NamedTuple):
-    """How elements of two inputs are multiplied; attributes as those of `Terms`."""
+    """Constants of a product of two inputs; attributes as in `Terms`."""
 
     size: int
     step1: int
@@ -139,7 +139,7 @@ class Factors(NamedTuple):
 
 @kernel
 def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: Elements, factors: Factors) -> int:
-    """The product of two inputs."""
+    """Compute the product of two inputs."""
     at1 = 0
     at2 = 0
     for i in range(factors.size):
@@ -152,12 +152,13 @@ def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: El
 
 
 def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Requantizer | None:
-    """The requantizer of integers up to a limit."""
+    """Return the requantizer of integers up to a limit."""
     return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
 
 
 def broadcast_to_output(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[Any]]] | None:
-    """What broadcasts inputs, and all operands, flat: inputs have one element or the size of the output."""
+    """Return the copies that broadcast inputs, and all operands as flat arrays. Each input has one element or the size
+    of the output."""
     inputs, y = broadcast_operands(node)
     if not y.size:
         return None
@@ -172,7 +173,7 @@ def broadcast_to_output(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[A
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """ADD, SUB and MUL."""
+    """Bind ADD, SUB or MUL."""
     op, found = node.op_data, broadcast_to_output(node)
     if found is None or not isinstance(op, (Sum, Product)):
         return None
@@ -187,12 +188,12 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 
 HIGHEST_SHIFT, LEAST_SHIFT = 23, 12
 NEARBY = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda pair: abs(pair[0]) + abs(pair[1]))
-"""Factors that are tried, from the nearest ones."""
+"""Offsets from the rounded factors to try, the smallest first."""
 
 
 @functools.lru_cache(256)
 def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
-    """Constants of `Line` with the outputs of a sum of int8 for all pairs of elements; None if none were found."""
+    """Find constants of `Line` that are exact for all pairs of int8 elements; None if there are none."""
     elements = np.arange(-128, 128, dtype=np.int64)
     outputs = op(elements[:, np.newaxis], elements[np.newaxis]).astype(np.int64)
     is_above, is_below = outputs > op.output.stage.minimum, outputs < op.output.stage.maximum
@@ -217,13 +218,13 @@ def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
 
 
 def _fits_int32(products: npt.NDArray[np.int64], *addends: int) -> bool:
-    """Whether no sum wraps: of products of the inputs alone, and with each addend."""
+    """Whether the sum of the products fits in 32 bits, alone and with each addend."""
     least, most = int(products.min()) + min(0, *addends), int(products.max()) + max(0, *addends)
     return least >= -(1 << 31) and most < 1 << 31
 
 
 FAR = 1 << 40
-"""Beyond all addends."""
+"""Larger than all addends."""
 
 
 def _real(multiplier: Any) -> float:
@@ -232,7 +233,7 @@ def _real(multiplier: Any) -> float:
 
 
 def _bind_linear(op: Sum, arrays: dict[str, npt.NDArray[Any]]) -> list[Step] | None:
-    """The step of a sum of two inputs of int8 that has constants."""
+    """Return the step of an int8 sum that has exact linear constants."""
     constants = linear_constants(op) if {len(array) for array in arrays.values()} == {arrays["y"].size} else None
     if constants is None or any(array.dtype != np.int8 for array in arrays.values()):
         return None
@@ -280,7 +281,7 @@ def _bind_product(op: Product, arrays: dict[str, npt.NDArray[Any]], steps: dict[
 
 
 def _magnitude(dtype: np.dtype[Any], term: Addend) -> int:
-    """The largest absolute value of an input without its zero point."""
+    """Return the largest absolute value of an input after subtracting its zero point."""
     info = np.iinfo(dtype)
     return max(int(info.max) - term.zero_point, term.zero_point - int(info.min))
 

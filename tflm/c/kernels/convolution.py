@@ -1,6 +1,6 @@
-"""CONV_2D and FULLY_CONNECTED on small processors: layers whose windows are held four at a time.
+"""CONV_2D and FULLY_CONNECTED on small processors, with an im2col tile of four windows.
 
-`held_windows` and `wide_windows` have the kernels.
+`held_windows` and `wide_windows` contain the kernels.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ KERNELS = {np.dtype(np.int8): convolve_int8, np.dtype(np.int16): convolve_int16}
 
 @dataclass(frozen=True)
 class Layer:
-    """Weights and quantization of a layer of integers.
+    """Weights and quantization of an integer layer.
 
     Attributes:
-        weights: (groups, channels, row taps, column taps, depth), without their zero point.
+        weights: (groups, channels, row taps, column taps, depth), with their zero point subtracted.
         bias: one for each channel of each group.
-        multiplier: one for all channels, or for each.
-        output: how results become the output's integers.
-        zero_point: of the input.
+        multiplier: one for all channels, or one for each.
+        output: the output's zero point and limits.
+        zero_point: zero point of the input.
     """
 
     weights: npt.NDArray[Any]
@@ -46,12 +46,12 @@ class Layer:
     zero_point: int
 
     def magnitudes(self) -> npt.NDArray[np.int64]:
-        """The sum of the absolute weights of each channel."""
+        """Return the sum of the absolute weights of each channel."""
         magnitudes: npt.NDArray[np.int64] = self._by_channel(abs(self.weights.astype(np.int64)))
         return magnitudes
 
     def requantizer(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
-        """The requantizer of sums of products of elements with their zero point."""
+        """Return the requantizer of sums of products with elements that still contain their zero point."""
         bias = self.bias - self.zero_point * self._by_channel(self.weights.astype(np.int64))
         limits = -int(np.iinfo(x_dtype).min) * self.magnitudes() + abs(bias)
         return requantizer(self.multiplier, self.output, bias, limits, y_dtype)
@@ -62,7 +62,7 @@ class Layer:
 
 
 def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    """The steps that set y to the windows of x times the weights of a layer; None where 32 bits do not hold the sums.
+    """Return the steps that set y to the windows of x times the weights of a layer; None if sums can exceed 32 bits.
 
     Args:
         x: (batches, rows, columns, channels of all groups).
@@ -98,15 +98,15 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
 
 
 def depth_of_round(itemsize: int) -> int:
-    """Products of each channel in a round of the innermost loop."""
+    """Return the number of products of each channel in a round of the innermost loop."""
     return DEPTH if itemsize == 1 else WIDE_DEPTH
 
 
 def packed_weights(weights: npt.NDArray[Any], depth: int) -> npt.NDArray[np.int8]:
-    """Weights (groups, channels, products) as (groups, pairs of channels, products, 2), filled up with zeros.
+    """Pack weights (groups, channels, products) as (groups, pairs of channels, products, 2), padded with zeros.
 
     Args:
-        depth: products are filled up to a multiple of it.
+        depth: products are padded to a multiple of this.
     """
     groups, channels, products = weights.shape
     pairs, rounds = -(-channels // CHANNELS), -(-products // depth)
@@ -117,14 +117,14 @@ def packed_weights(weights: npt.NDArray[Any], depth: int) -> npt.NDArray[np.int8
 
 
 def tables_of_pairs(scaling: Requantizer, groups: int, channels: int) -> npt.NDArray[np.int32]:
-    """The tables of channels (groups, channels, constants), filled up to pairs of channels."""
+    """Return the tables of channels (groups, channels, constants), padded to pairs of channels."""
     tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
     tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
     return tables
 
 
 def pairs_below(packed: npt.NDArray[np.int8], limit: int) -> bool:
-    """Whether the sum of two products that are made in a round is below a limit, for any elements of 8 bits.
+    """Whether the sum of the two products of a round stays below a limit, for any 8-bit elements.
 
     Args:
         packed: as `packed_weights` returns them.
@@ -145,11 +145,11 @@ def shape_of(
     *,
     in_order: bool = False,
 ) -> Shape:
-    """The shape of a layer.
+    """Return the shape of a layer.
 
     Args:
-        in_order: whether elements are held in their own order.
-        others: as the attributes.
+        in_order: whether elements are stored in their own order.
+        others: as the attributes of `Shape`.
     """
     count = rows.windows * columns.windows
     groups = -(-count // WINDOWS)
@@ -188,7 +188,7 @@ def shape_of(
 
 
 def runs_backward(rows: Axis, columns: Axis, x_step: int, y_step: int) -> bool:
-    """Whether windows are taken from the last to the first: where each makes more elements than it reads."""
+    """Whether windows are computed from the last to the first, because each writes more elements than it reads."""
     return is_pointwise(rows, columns) and y_step > x_step
 
 
@@ -198,7 +198,8 @@ def is_pointwise(rows: Axis, columns: Axis) -> bool:
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
+    """Return how many bytes after the output's first byte the input may begin. Windows are as given, or as the options
+    say."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
     weights = facts.inputs[1]
     if input or x is None or weights is None or both is None or x.dims[0] != 1 or weights.dims[3] != x.dims[3]:
@@ -218,7 +219,7 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
 
 
 def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
-    """Of four windows."""
+    """Return the size of the im2col tile of four windows."""
     x, weights = facts.inputs[:2]
     assert x is not None
     assert weights is not None
@@ -226,18 +227,19 @@ def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
 
 
 def scratch_of(products: int, itemsize: int) -> int:
-    """Bytes of four windows of so many elements of inputs of that size."""
+    """Return the size of an im2col tile of four windows, each with this number of elements."""
     depth = depth_of_round(itemsize)
     return -(-products // depth) * depth * WINDOWS * 2
 
 
 def part_of(part: Part | None, rows: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Part:
-    """The part that is asked for; all of the operator if there is none."""
+    """Return the requested part, or the whole operator if there is none."""
     return Part(rows, x, y) if part is None else part
 
 
 def layer_of(weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, op: Any, zero_point: int) -> Layer:
-    """The layer of weights (groups, channels, ...) with the multiplier and the output stage of an operator's data."""
+    """Return the layer of weights (groups, channels, ...), with the multiplier and the output stage of an operator's
+    data."""
     channels = weights.shape[0] * weights.shape[1]
     values = np.zeros(channels, np.int64) if bias is None else np.asarray(bias, None).reshape(-1).astype(np.int64)
     return Layer(weights, values, op.multiplier, op.output, zero_point)

@@ -1,7 +1,8 @@
-"""FULLY_CONNECTED on small processors: a vector of bytes times the weights of four channels, which share a word.
+"""FULLY_CONNECTED on small processors: a vector of bytes times the weights of four channels, which are packed in a
+word.
 
-The lowest and the highest byte of a word are multiplied by an element at once, and those of the word turned by 16 bits:
-see `joint_sums`. Lower bytes have no sign: they hold weights with 128 added.
+One multiplication by an element covers the lowest and the highest byte of a word, another one those of the word rotated
+by 16 bits: see `joint_sums`. The lowest byte is unsigned: it holds a weight plus 128.
 """
 
 from __future__ import annotations
@@ -46,25 +47,26 @@ from tflm.kernels.reference import fully_connected
 NARROW_INTEGERS = True
 
 CHANNELS = 4
-"""Of a word."""
+"""Number of channels in a word."""
 
 OFFSET = 128
-"""Added to the weights of channels 0 and 2 of a word."""
+"""Offset added to the weights of channels 0 and 2 of a word."""
 
 RUN = 256
-"""The most products of a sum of weights with 128 added: each is below 2^15."""
+"""Maximum number of products in a sum of weights with the offset: each product is below 2^15."""
 
 
 class Vectors(NamedTuple):
-    """Vectors that are multiplied.
+    """Constants of a product of vectors and weights.
 
     Attributes:
-        total, depth, x_step: how many there are, their elements, and from the start of one to the next.
-        channels: of the output.
-        run: how many products a sum has.
-        lower, upper: what is to be taken off the weights of channels 0 and 2, and of channels 1 and 3 of a word.
-        offset: what else is in the sums of channels 0 and 2.
-        least, most: of the output.
+        total, depth, x_step: number of vectors, their elements, and the step from one vector to the next.
+        channels: number of output channels.
+        run: number of products in a sum.
+        lower, upper: amount by which stored weights exceed the real ones: for channels 0 and 2, and for channels 1 and
+            3 of a word.
+        offset: addend that the sums of channels 0 and 2 contain.
+        least, most: limits of the output.
     """
 
     total: int
@@ -81,7 +83,7 @@ class Vectors(NamedTuple):
 
 @inlined
 def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, least: int, most: int) -> Any:
-    """The output of a sum without its bias."""
+    """Return the output for a sum without its bias."""
     value = rounding(total + table[row], table[row + 1], table[row + 2], table[row + 3])
     return clamp(value, least, most)
 
@@ -89,7 +91,7 @@ def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, lea
 @assembled({dsp.CONDITION: dsp.sum_of_bytes})
 @standalone
 def sum_of_bytes(elements: Int8s, count: int) -> int:
-    """The sum of some elements."""
+    """Return the sum of some elements."""
     total = 0
     for k in range(count):
         total += elements[k]
@@ -99,7 +101,7 @@ def sum_of_bytes(elements: Int8s, count: int) -> int:
 @assembled({f"{dsp.CONDITION} && LONG_MULTIPLY": dsp.sums_of_run})
 @standalone
 def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
-    """The sums of four channels with the products of some elements, in two pairs."""
+    """Return the sums of products of some elements with the weights of four channels, packed in two pairs."""
     sums03 = as_int64(LARGEST_WORD_SUM)
     sums21 = as_int64(LARGEST_WORD_SUM)
     for _four in range(length >> 2):
@@ -119,7 +121,7 @@ def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
 def multiply_words(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Elements, vectors: Vectors
 ) -> int:
-    """Vectors times the weights of each channel.
+    """Multiply vectors by the weights of each channel.
 
     Args:
         weights: as `paired_words` returns them.
@@ -158,7 +160,7 @@ def multiply_words(
 
 
 def words_of(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Weights (channels, depth) as words (quadruples of channels, depth), filled up with zeros."""
+    """Pack weights (channels, depth) as words (quadruples of channels, depth), padded with zeros."""
     channels, depth = weights.shape
     filled = np.zeros((-(-channels // CHANNELS) * CHANNELS, depth), np.int64)
     filled[:channels] = weights
@@ -168,11 +170,11 @@ def words_of(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 
 
 def paired_words(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Weights (channels, depth) as words (quadruples of channels, depth) for `sums_of_run`.
+    """Pack weights (channels, depth) as words (quadruples of channels, depth) for `sums_of_run`.
 
-    Of four elements, the even ones share two words, and the odd ones: one of channels 0 and 3, and one of channels 2
-    and 1. Outer bytes are those of the first element, and of the second one in the word turned. Bytes of a channel are
-    a halfword apart. Elements that are left have a word each.
+    Of four consecutive elements, elements 0 and 2 share two words, and so do elements 1 and 3. One of the words has
+    channels 0 and 3, the other channels 2 and 1. The outer bytes of a word belong to its first element; those of the
+    rotated word to its second. Remaining elements have a word each.
     """
     words = words_of(weights)
     fours = weights.shape[1] // 4
@@ -185,19 +187,19 @@ def paired_words(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 
 
 def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step: int = 0) -> list[Step] | None:
-    """The step that sets y (count, channels) to vectors in x times the weights of a layer of one window.
+    """Return the step that sets y (count, channels) to vectors in x times the weights of a layer with one window.
 
-    None where 32 bits do not hold the sums, or weights have more than 8 bits.
+    None if sums can exceed 32 bits, or weights have more than 8 bits.
 
     Args:
-        x_step: from the begin of a vector to that of the next one; without it, x is (count, depth).
+        x_step: step from one vector to the next; without it, x is (count, depth).
     """
     count, channels = y.shape
     depth = layer.weights[0, 0].size
     scaling = layer.requantizer(x.dtype, y.dtype)
     weights = layer.weights.reshape(channels, depth).astype(np.int64)
     lowest, highest = int(weights.min()), int(weights.max())
-    # Weights of 8 bits, from which a zero point was taken off.
+    # 8-bit weights with their zero point subtracted.
     zero_point = max(-128 - lowest, min(127 - highest, 0))
     if scaling is None or x.dtype != np.int8 or lowest + zero_point < -128 or highest + zero_point > 127:
         return None
@@ -230,7 +232,7 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
 
 
 def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    """As `bind_vectors`, for x and y of 16 bits."""
+    """Bind vectors as `bind_vectors` does, for 16-bit x and y."""
     count, channels = y.shape
     scaling = layer.requantizer(x.dtype, y.dtype)
     if scaling is None:
@@ -249,7 +251,7 @@ def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) ->
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """FULLY_CONNECTED."""
+    """Bind FULLY_CONNECTED."""
     x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant or x.dtype == np.float32:
         return None
@@ -271,7 +273,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 
 
 def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """FULLY_CONNECTED of int8 without memory to hold vectors in; None for encoded weights, which would be decoded."""
+    """Bind an int8 FULLY_CONNECTED without scratch memory; None for encoded weights, which would have to be decoded."""
     x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant or x.dtype != np.int8 or is_encoded(node.eval_input(fully_connected.WEIGHTS).elements):
         return None
@@ -282,7 +284,7 @@ def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) 
 
 
 def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
-    """Of four vectors that are multiplied at a time."""
+    """Return the size of an im2col tile of four vectors."""
     x, weights = facts.inputs[:2]
     assert x is not None
     assert weights is not None

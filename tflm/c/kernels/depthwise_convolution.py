@@ -1,7 +1,8 @@
 """DEPTHWISE_CONV_2D on small processors.
 
-Windows of 3 x 3 are taken channel by channel, with the weights of one channel in registers: channel c of the output can
-lie on channel c of the input, a row and a position behind it; or before it, if the last window is computed first.
+3 x 3 windows are computed channel by channel, with the weights of one channel in registers. Channel c of the output may
+therefore overlap channel c of the input: a row and a position behind it, or before it if the last window is computed
+first.
 """
 
 from __future__ import annotations
@@ -28,32 +29,32 @@ from tflm.kernels.reference.depthwise_conv_2d import INPUTS
 NARROW_INTEGERS = True
 
 TAPS = 3
-"""Along rows and columns of the windows that have a kernel of their own."""
+"""Taps along rows and columns of the windows with a specialized kernel."""
 
 EIGHT = helium.EIGHT
 
 FIRST_TAP, FIRST_ROW, FIRST_COLUMN = 0b100000000, 0b111000000, 0b100100100
-"""Bits for taps of a window."""
+"""Bits that mark taps of a window as outside of the image: the first tap, row and column."""
 
 
 class Image(NamedTuple):
-    """Windows of 3 x 3 over an image, whose middle row is inside of it.
+    """3 x 3 windows over an image. The middle row of each is inside of the image.
 
     Attributes:
-        step: elements from a column to the next; negative, as those of rows, if the last window is computed first. Rows
-            and columns are then numbered from the last one on.
-        run: elements from the begin of a row's windows to that of the first of `rest` others, less than three. Windows
-            that have a column outside on the right are none of them; nor is the first one if it has a column outside
-            on the left, and columns are taken by two.
-        has_left, has_right: whether the first and the last window of a row have a column outside of the image.
-        x_step, y_step: elements from a row of outputs to the next.
-        x_first, y_first: elements up to the begin of the first row.
-        channels: of input and output.
-        x_rows, x_columns: of the image.
+        step: step from a column to the next. This and the row steps are negative if the last window is computed first;
+            rows and columns then count from the last one.
+        run: distance from the start of a row's windows to the first of its last `rest` windows, fewer than three. These
+            exclude a window that leaves the image on the right, and with a stride of two, one that leaves it on the
+            left.
+        has_left, has_right: whether the first and the last window of a row leave the image by a column.
+        x_step, y_step: step of the input and of the output from one row of outputs to the next.
+        x_first, y_first: offset of the first row.
+        channels: number of channels of input and output.
+        x_rows, x_columns: size of the image.
         row_stride, column_stride, rows_before: as in `Axis`.
-        y_rows, y_columns: of the output.
-        zero_point: of the input, which stands for elements outside of the image.
-        least, most: of the output.
+        y_rows, y_columns: size of the output.
+        zero_point: zero point of the input, which stands for elements outside of the image.
+        least, most: limits of the output.
     """
 
     step: int
@@ -80,7 +81,7 @@ class Image(NamedTuple):
 
 @inlined
 def pair_of(first: int, second: int) -> Any:
-    """Two weights in 32 bits."""
+    """Pack two weights in 32 bits."""
     return (first & 0xFFFF) + second * (1 << 16)
 
 
@@ -107,7 +108,7 @@ def rows_of(
     column_step: int,
     image: Any,
 ) -> None:
-    """The rows of `rows_by_one`, for windows any number of columns apart."""
+    """Compute the rows of `rows_by_one` for windows any number of columns apart."""
     channels = image.step
     w0, w1, w2 = as_int16(pair0), as_int16(pair1), as_int16(pair2)
     w3, w4, w5 = pair0 >> 16, pair1 >> 16, pair2 >> 16
@@ -163,14 +164,14 @@ def rows_by_one(
     right: int,
     image: Any,
 ) -> None:
-    """Set rows of the outputs of a channel, of windows a column apart.
+    """Set rows of a channel's outputs, for windows one column apart.
 
     Args:
-        rows: how many.
-        x_row: elements from a row of a window to the next.
-        pair0 ... last2: weights: of each column a pair of those of the first two rows; then those of the third row.
-        left: what the first window's sum begins with, where it has a column outside of the image.
-        right: what is added to the last window's sum, where it has one.
+        rows: number of rows.
+        x_row: step from a row of a window to the next.
+        pair0 ... last2: weights: for each column, a pair with those of the first two rows; then those of the third row.
+        left: start of the first window's sum if a column is outside of the image.
+        right: addend of the last window's sum if a column is outside of the image.
     """
     inner = image.run // image.step + image.rest - image.has_left
     rows_of(
@@ -219,7 +220,7 @@ def rows_by_two(
     right: int,
     image: Any,
 ) -> None:
-    """As `rows_by_one`, of windows two columns apart."""
+    """Set rows of a channel's outputs, for windows two columns apart; arguments as in `rows_by_one`."""
     rows_of(
         rounding,
         clamp,
@@ -265,7 +266,7 @@ def rows_of_image(
     table: Int32s,
     image: Any,
 ) -> None:
-    """Set rows of the outputs of a channel; arguments as those of `rows_by_one`, with each weight by itself."""
+    """Set rows of a channel's outputs; arguments as in `rows_by_one`, with each weight separate."""
     zero_point = image.zero_point
     significand, addend, shift = table[1], table[2], table[3]
     pair0, pair1, pair2 = pair_of(w0, w3), pair_of(w1, w4), pair_of(w2, w5)
@@ -356,13 +357,13 @@ def set_eights(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of a window.
+    """Set the outputs of a window, eight channels at a time.
 
     Args:
-        x: from the first tap on, which can be outside of the image.
-        x_row, x_step: elements from a row of taps, and from a tap, to the next.
-        eights: how many times eight channels.
-        outside: a bit for each tap that is outside of the image, as in `FIRST_TAP`.
+        x: the input from the window's first tap, which can be outside of the image.
+        x_row, x_step: step from a row of taps, and from a tap, to the next.
+        eights: number of groups of eight channels.
+        outside: a bit for each tap outside of the image, as in `FIRST_TAP`.
     """
     for channel in range(EIGHT * eights):
         total = table[0]
@@ -383,7 +384,7 @@ def set_eights(
 def set_image(
     rounding: Any, clamp: Any, x: Int8s, weights: Int8s, table: Int32s, y: Int8s, x_row: int, eights: int, image: Any
 ) -> None:
-    """Set the outputs of channels that are taken eight at a time."""
+    """Set the outputs of the channels that are computed eight at a time."""
     for i in range(image.y_rows):
         top = i * image.row_stride - image.rows_before
         outside_rows = 0
@@ -418,7 +419,7 @@ def set_image(
 def convolve_3x3(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, y: Int8s, image: Image
 ) -> int:
-    """Each channel's windows of 3 x 3 times its weights.
+    """Multiply each channel's 3 x 3 windows by its weights.
 
     Args:
         weights: nine for each channel.
@@ -441,7 +442,7 @@ def convolve_3x3(
         source = int8_from(x, channel)
         target = int8_from(y, channel)
         if image.x_rows < TAPS:
-            # Rows that are not there have weights of zero, and the place of others.
+            # Missing rows have zero weights, and read from the address of other rows.
             above = bias + zero_point * (w[0] + w[1] + w[2])
             below = zero_point * (w[6] + w[7] + w[8])
             if image.x_rows == 1:
@@ -584,21 +585,21 @@ def convolve_3x3(
 
 
 SPREADS: dict[str, Callable[..., Any]] = {"each": lambda i: i, "pairs": lambda i: i >> 1, "copies": lambda i: 0}
-"""Which channel of the input four channels of the output read, from the first one's on."""
+"""The input channel that each of four output channels reads, relative to that of the first one."""
 
 Spread = Annotated[Callable[..., Any], SPREADS]
 
 FOUR = 4
-"""Channels that are taken together."""
+"""Number of channels that are computed together."""
 
 
 class Shape(NamedTuple):
-    """Windows of any size over an image; attributes as those of `Image` and `Axis`.
+    """Windows of any size over an image; attributes as in `Image` and `Axis`.
 
     Attributes:
-        y_channels: of the output, of which `copies` read one of the input.
-        together: of these, those that are taken four at a time.
-        repeats: how many times four channels read the same of the input, from where it is `next` to those that follow.
+        y_channels: number of output channels, of which `copies` read the same input channel.
+        together: number of output channels that are computed four at a time.
+        repeats: number of groups of four that read the same input channels; the next ones are `next` elements further.
     """
 
     x_rows: int
@@ -626,12 +627,12 @@ class Shape(NamedTuple):
 
 @inlined
 def taps_before(start: int, dilation: int) -> int:
-    """How many taps of a window that begins at a place are before the image."""
+    """Return the number of taps before the image, for a window that begins at a position."""
     return 0 if start >= 0 else (dilation - 1 - start) // dilation
 
 
 def _assembly_of_fours(functions: Mapping[str, Any]) -> str | None:
-    """Where four channels are adjacent in the input as in the output."""
+    """Return the assembly if four channels are adjacent in the input as in the output; None otherwise."""
     return dsp.set_fours(functions) if functions["spread"] is SPREADS["each"] else None
 
 
@@ -659,14 +660,14 @@ def set_fours(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of a window that are taken four at a time.
+    """Set the outputs of a window for the channels that are computed four at a time.
 
     Args:
-        x: from the first tap on that is inside of the image.
-        rows, columns: how many taps are inside.
-        before, between, behind: taps that are outside, before the first row of others, between two rows, and behind
-            the last one.
-        x_row, x_step: elements of the input from a row of taps, and from a tap, to the next.
+        x: the input from the first tap inside of the image.
+        rows, columns: number of taps inside.
+        before, between, behind: number of taps outside of the image: before the first row inside, between two such
+            rows, and after the last one.
+        x_row, x_step: step of the input from a row of taps, and from a tap, to the next.
         together, repeats, next: as in `Shape`.
     """
     repeat = repeats
@@ -716,7 +717,7 @@ def sum_of_one(
     x_step: int,
     zero_point: int,
 ) -> int:
-    """The sum of the products of one channel; arguments as those of `set_fours`."""
+    """Return the sum of one channel's products; arguments as in `set_fours`."""
     total: int = as_int32(0)
     start = 0
     outside = before
@@ -744,10 +745,10 @@ def convolve_each(
     y: Elements,
     shape: Shape,
 ) -> int:
-    """Each channel's windows times its weights.
+    """Multiply each channel's windows by its weights.
 
     Args:
-        weights: for four channels, those of one tap after those of the other; then those of each other channel.
+        weights: for groups of four channels, tap by tap; then for each remaining channel.
         table: bias, significand, addend and shift of each channel.
     """
     least, most, zero_point = shape.least, shape.most, shape.zero_point
@@ -803,7 +804,7 @@ def convolve_each(
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """DEPTHWISE_CONV_2D."""
+    """Bind DEPTHWISE_CONV_2D."""
     x, weights, bias, y, constant = INPUTS.bound(node)
     op = node.op_data
     if not constant or op.multiplier is None:
@@ -811,7 +812,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     rows, x, y, backwards = part_of(part, op.rows, x, y)
     by_channel = weights[0].transpose(2, 0, 1)
     layer = layer_of(by_channel[np.newaxis, ..., np.newaxis], bias, op, op.input_zero_point)
-    if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
+    if x.shape[3] == 1:  # all outputs read the same channel, as in an ordinary convolution
         return flat_convolution.bind_windows(layer, rows, op.columns, x, y)
     return bind_each(layer, rows, op.columns, x, y, backwards=backwards)
 
@@ -819,10 +820,10 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 def bind_each(
     layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any], *, backwards: bool = False
 ) -> list[Step] | None:
-    """The steps of a layer whose output channels each read one input channel; None where 32 bits are too few.
+    """Return the steps of a layer whose output channels each read one input channel; None if sums can exceed 32 bits.
 
     Args:
-        backwards: whether the last window is computed first, which windows with a kernel of their own allow.
+        backwards: whether the last window is computed first, which only the 3 x 3 kernel supports.
     """
     scaling = layer.requantizer(x.dtype, y.dtype)
     if scaling is None or 0 in (rows.dilation, columns.dilation):
@@ -860,9 +861,7 @@ def bind_each(
             **limits,
         )
         return [convolve_3x3.step(**names, x=x[i], weights=by_channel, y=y[i], image=image) for i in range(len(x))]
-    if (
-        columns.size == columns.taps == columns.windows == 1
-    ):  # an image of one row is the same, without a loop over rows
+    if columns.size == columns.taps == columns.windows == 1:  # as an image of one row, it needs no loop over rows
         rows, columns = columns, rows
     copies = channels // x.shape[3]
     spread = "each" if copies == 1 else "pairs" if copies == 2 else "copies"
@@ -891,20 +890,21 @@ def bind_each(
 
 
 def has_own_kernel(rows: Axis, columns: Axis, x_channels: int, y_channels: int) -> bool:
-    """Whether windows are of 3 x 3, and leave the image by one row or column at most."""
+    """Whether the 3 x 3 kernel applies: windows leave the image by at most one row or column."""
     if x_channels != y_channels or any((axis.taps, axis.dilation) != (TAPS, 1) for axis in (rows, columns)):
         return False
     last_row = (rows.windows - 1) * rows.stride + 1 - rows.before
     by_one = columns.before in (0, 1) and columns.stop <= columns.size + 1
-    # A window that leaves the image on both sides is neither the first nor the last of its row; a row that is missing
-    # among two others has its place in the middle of the first one.
+    # The kernel cannot compute a window that leaves the image on both sides. If a row between two others is missing, it
+    # reads the middle of the first row instead.
     is_one_sided = columns.windows >= (columns.before > 0) + (columns.stop > columns.size)
     has_place = rows.size != TAPS - 1 or columns.size * x_channels % 2 == 0
     return rows.before <= 1 and last_row < rows.size and by_one and is_one_sided and has_place
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
+    """Return how many bytes after the output's first byte the input may begin. Windows are as given, or as the options
+    say."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
     if input or x is None or both is None or x.dims[0] != 1:
         return NOWHERE
@@ -922,7 +922,7 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
 
 
 def overlap_backwards(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """As `overlap`, where the last window is computed first."""
+    """Return the same as `overlap` for kernels that compute the last window first."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
     if x is None or both is None or x.dims[3] == 1:
         return NOWHERE
@@ -932,7 +932,7 @@ def overlap_backwards(facts: OperatorFacts, both: Windows | None = None, input: 
 
 
 def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
-    """Of four windows, for one channel that is seen by all."""
+    """Return the size of an im2col tile of four windows, needed if all outputs read the same channel."""
     x = facts.inputs[0]
     return (
         flat_convolution.scratch_bytes(_as_convolution(facts), both or windows(facts))
@@ -942,7 +942,7 @@ def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
 
 
 def _as_convolution(facts: OperatorFacts) -> OperatorFacts:
-    """The facts of an ordinary convolution with these weights, (1, rows, columns, channels)."""
+    """Return the facts of an ordinary convolution with these weights, (1, rows, columns, channels)."""
     x, weights, *others = facts.inputs
     assert weights is not None
     _, rows, columns, channels = weights.dims

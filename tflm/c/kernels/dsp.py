@@ -1,7 +1,7 @@
-"""Inner loops for Cortex-M with DSP instructions, whose sums need all registers of the processor.
+"""Inner loops in assembly for Cortex-M with DSP instructions. Their sums need all registers of the processor.
 
-Each is the body of a function without prologue, which a kernel has in plain C as well. GCC moves the loads of such
-loops ahead and then keeps sums in memory.
+Each is the body of a function without prologue; the kernels contain the same function in plain C. For the latter, GCC
+hoists loads and then keeps sums in memory.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tflm.c.kernels.steps import FRACTION
 Functions = Mapping[str, Callable[..., Any]]
 
 CONDITION = "DSP_ASSEMBLY"
-"""Of these functions, in C."""
+"""Preprocessor condition for these functions."""
 
 STEP_BYTES = 52
-"""Of the code for two products of four windows and two channels."""
+"""Code size of a round: two products of four windows and two channels."""
 
 FIRST, SECOND = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
-"""Sums of four windows, of the first and of the second channel."""
+"""Registers with the sums of four windows, for the first and for the second channel."""
 
 FOUR_WINDOWS = """\
     .p2align 2
@@ -44,7 +44,7 @@ FOUR_WINDOWS = """\
     cmp r0, r2
     bne 2b
 """
-"""Rounds of two products; r0: windows that are held, up to [sp, #4]; r1: weights. It is entered by `ENTRY`."""
+"""Rounds of two products. r0: im2col tile, up to [sp, #4]; r1: weights. `ENTRY` computes where to enter it."""
 
 ENTRY = f"""\
     .p2align 2
@@ -55,11 +55,11 @@ ENTRY = f"""\
     mla r12, r12, lr, {{rounds}}
     orr r12, r12, #1
 """
-"""Sets r12 to where the loop is entered, for a number of rounds that need not be a multiple of 4."""
+"""Sets r12 to the address at which the unrolled loop is entered, for any number of rounds."""
 
 
 def multiply_four(functions: Functions) -> str | None:
-    """r0: windows that are held; r1: weights; r2: table; r3: outputs; behind them rounds, channels, step of outputs."""
+    """r0: im2col tile; r1: weights; r2: table; r3: outputs; on the stack: rounds, channels, step of outputs."""
     outputs = requantized(functions, {(20, 28): SECOND, (4, 12): FIRST})
     if outputs is None:
         return None
@@ -76,7 +76,7 @@ def multiply_four(functions: Functions) -> str | None:
         + FOUR_WINDOWS
         + "    ldr r0, [sp, #8]\n"
         + outputs
-        # A second channel that is not there is stored in the place of the first one, before it.
+        # A missing second channel is stored at the address of the first one, and then overwritten.
         + "    ldrd r2, r3, [sp, #12]\n    ldr r12, [sp, #24]\n    add r12, r2, r12\n    add lr, r12, r3, lsl #1\n"
         "    strb r9, [r12, r3]\n    strb r10, [lr]\n    strb r11, [lr, r3]\n    strb r8, [r12]\n"
         "    add r12, r2, r3, lsl #1\n"
@@ -90,7 +90,7 @@ def multiply_four(functions: Functions) -> str | None:
 
 
 def shift_of(functions: Functions) -> tuple[int | None, bool]:
-    """The shift of a rounding, and whether sums are corrected; None where C has to round or to clamp."""
+    """Return the shift of a rounding, and whether sums are corrected; None if C has to round or to clamp."""
     for is_corrected, family in enumerate((STEPPED, CORRECTED)):
         for shift, function in family.items():
             if function is functions["rounding"] and functions["clamp"] is CLAMPS["clipped"]:
@@ -103,10 +103,11 @@ def _saturated(sum: str, shift: int) -> str:
 
 
 def requantized(functions: Functions, sums: Mapping[tuple[int, int], tuple[str, ...]]) -> str | None:
-    """Sums become outputs, by a table at r0; r2, r3, r12 and lr are lost. None where C has to do it.
+    """Return the code that turns sums into outputs, by a table at r0; it clobbers r2, r3, r12 and lr. None if C has to
+    do it.
 
     Args:
-        sums: registers, by where in the table their significand with the addend, and their correction, are.
+        sums: registers, by the offsets in the table of the significand (followed by the addend) and of the correction.
     """
     shift, is_corrected = shift_of(functions)
     if shift is None:
@@ -124,11 +125,12 @@ def requantized(functions: Functions, sums: Mapping[tuple[int, int], tuple[str, 
 
 
 FOUR_CHANNELS = {(4, 12): ("r4",), (20, 28): ("r5",), (36, 44): ("r6",), (52, 60): ("r7",)}
-"""Sums of four channels, for `requantized`."""
+"""Registers with the sums of four channels, for `requantized`."""
 
 
 def set_fours(functions: Functions) -> str | None:
-    """r0: input; r1: weights; r2: table; r3: outputs; behind them what `depthwise_convolution.set_fours` takes."""
+    """r0: input; r1: weights; r2: table; r3: outputs; on the stack: other arguments of
+    `depthwise_convolution.set_fours`."""
     outputs = requantized(functions, FOUR_CHANNELS)
     if outputs is None:
         return None
@@ -158,7 +160,7 @@ def set_fours(functions: Functions) -> str | None:
 
 
 def sums_of_one(functions: Functions) -> str:
-    """r0: a window of four that are held; r1: weights; r2: rounds."""
+    """r0: a window of the im2col tile; r1: weights; r2: rounds."""
     return _sums_of_pairs(16)
 
 
@@ -168,7 +170,7 @@ def sums_of_vector(functions: Functions) -> str:
 
 
 def _sums_of_pairs(step_bytes: int) -> str:
-    """Sums of two channels, with pairs of elements that are so far apart."""
+    """Sums of two channels, with pairs of elements at this distance."""
     step = (
         f"    ldr r6, [r1], #4\n    ldr r12, [r0], #{step_bytes}\n    sxtb16 lr, r6\n    sxtb16 r6, r6, ror #8\n"
         "    smlad r4, r12, lr, r4\n    smlad r5, r12, r6, r5\n"
@@ -182,7 +184,7 @@ def _sums_of_pairs(step_bytes: int) -> str:
 
 
 def hold_fours(functions: Functions) -> str:
-    """r0: elements; r1: where a window is held; r2: four times as many elements, at least."""
+    """r0: elements; r1: the window's place in the im2col tile; r2: number of elements / 4, at least 1."""
     return (
         "1:  ldr r3, [r0], #4\n    sxtb16 r12, r3\n    sxtb16 r3, r3, ror #8\n    str r3, [r1, #16]\n"
         "    str r12, [r1], #32\n    subs r2, #1\n    bne 1b\n    bx lr\n"
@@ -190,7 +192,7 @@ def hold_fours(functions: Functions) -> str:
 
 
 def hold_adjacent(functions: Functions) -> str:
-    """r0: elements; r1: where windows are held; r2: step from a window to the next; r3: four times as many elements."""
+    """r0: elements; r1: im2col tile; r2: step from a window to the next; r3: number of elements / 4."""
     return (
         "    push {r4-r11, lr}\n    add r12, r0, r2\n    add lr, r12, r2\n    add r2, lr, r2\n"
         "1:  ldr r4, [r0], #4\n    ldr r5, [r12], #4\n    ldr r6, [lr], #4\n    ldr r7, [r2], #4\n"
@@ -203,11 +205,11 @@ def hold_adjacent(functions: Functions) -> str:
 # --- FULLY_CONNECTED ---------------------------------------------------------------------------------------------
 
 UPPER = 1 << 24
-"""What the upper of two sums is multiplied by: `joint_sums.WORD_UPPER`."""
+"""Factor of the upper of two packed sums: 2^`joint_sums.WORD_UPPER`."""
 
 
 def sum_of_bytes(functions: Functions) -> str:
-    """r0: elements; r1: how many."""
+    """r0: elements; r1: number of elements."""
     return (
         "    push {r4-r6, lr}\n    mov r2, #0\n    mov r3, #0x80808080\n    mov r12, #0\n    lsrs r6, r1, #3\n"
         "    beq 2f\n    sub r2, r2, r6, lsl #10\n"
@@ -219,7 +221,7 @@ def sum_of_bytes(functions: Functions) -> str:
 
 
 def sums_of_run(functions: Functions) -> str:
-    """r0: results; r1: words of weights; r2: elements; r3: how many of these."""
+    """r0: results; r1: words of weights; r2: elements; r3: number of elements."""
     pairs = "".join(
         f"    uxtb16 lr, {word03}\n    sxtb16 {word03}, {word03}, ror #8\n"
         f"    smlad r4, lr, {x}, r4\n    smladx r5, {word03}, {x}, r5\n"
@@ -246,14 +248,15 @@ def sums_of_run(functions: Functions) -> str:
 # --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------
 
 END, STEP, RUN, REST, HAS_LEFT, HAS_RIGHT, X_STEP, IMAGE_END = range(12, 44, 4)
-"""Places on the stack: of the end of a loop, and of what `depthwise_convolution.Image` begins with."""
+"""Stack offsets of a loop's end, and of the first fields of `depthwise_convolution.Image`."""
 
 U0, BIAS, SIGNIFICAND, BELOW, LEFT, RIGHT, IMAGE = (IMAGE_END + 40 + 4 * place for place in (0, 5, 6, 8, 9, 10, 11))
-"""Of arguments of `depthwise_convolution.rows_by_one`, from the fifth on, behind saved registers."""
+"""Stack offsets of the arguments of `depthwise_convolution.rows_by_one`, from the fifth on, above the saved registers.
+"""
 
 
 def _column(spare: str) -> str:
-    """Elements of the next column: of the first two rows in r2, of the third one in r3."""
+    """Load the elements of the next column: those of the first two rows to r2, that of the third one to r3."""
     return (
         f"    ldrsb r2, [r0]\n    ldrsb {spare}, [r0, r12]\n    ldrsb r3, [r0, r12, lsl #1]\n    add r0, r0, lr\n"
         f"    pkhbt r2, r2, {spare}, lsl #16\n"
@@ -273,14 +276,14 @@ def _third_tap(sum: str) -> str:
 
 
 Output = Callable[[str], str]
-"""Code that makes the sum in a register an output; r2 and r3 are lost."""
+"""Returns code that turns the sum in a register into an output; it clobbers r2 and r3."""
 
 
 def _rows(functions: Functions, row: Callable[[Output], str]) -> str | None:
-    """A function over rows.
+    """Return a function over rows. r0: elements; r1: outputs; r2: rows; r3: step from a row of a window to the next.
 
-    r0: elements; r1: outputs; r2: rows; r3: from a row of a window to the next. Other arguments are on the stack. For
-    a row, r7 to r11 have weights, r12 the step of rows and lr that of columns.
+    r0: elements; r1: outputs; r2: rows; r3: from a row of a window to the next. Other arguments are on the stack. In
+    the code of a row, r7 to r11 contain weights, r12 the step of rows, and lr that of columns.
     """
     shift, is_corrected = shift_of(functions)
     if shift is None:
@@ -306,17 +309,17 @@ def _rows(functions: Functions, row: Callable[[Output], str]) -> str | None:
 
 
 def _if_argument(place: int) -> str:
-    """What follows is skipped, to a label that is told next, where an argument is 0."""
+    """Skip to the label that follows if an argument is 0."""
     return f"    ldr r2, [sp, #{place}]\n    cmp r2, #0\n    beq "
 
 
 LOOP = f"    ldr r2, [sp, #{RUN}]\n    add r2, r2, r0\n    str r2, [sp, #{END}]\n    cmp r0, r2\n    beq 5f\n"
 LOOP_END = f"    ldr r2, [sp, #{END}]\n    cmp r0, r2\n    bne 4b\n"
-"""Around a loop with label 4, up to label 5, that takes so many bytes of elements."""
+"""Begin and end of a loop from label 4 to label 5 over `RUN` bytes of elements."""
 
 
 def rows_by_one(functions: Functions) -> str | None:
-    """Windows a column apart: three sums are open, and take turns."""
+    """Windows one column apart: three sums are computed at a time, in turn."""
 
     def row(output: Output) -> str:
         def turn(first: str, second: str, third: str) -> str:
@@ -340,7 +343,7 @@ def rows_by_one(functions: Functions) -> str | None:
 
 
 def rows_by_two(functions: Functions) -> str | None:
-    """Windows two columns apart: a column belongs to two of them at most."""
+    """Windows two columns apart: a column belongs to two windows at most."""
 
     def row(output: Output) -> str:
         window = (

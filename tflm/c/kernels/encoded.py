@@ -1,7 +1,7 @@
-"""Weights that are stored encoded, as `TFLM_DECODE` has them: no more than one channel's are decoded at a time.
+"""Weights in an encoding of `TFLM_DECODE`: the weights of at most one channel are decoded at a time.
 
-Rows of weights follow each other in the codes, in the order in which the channels of the output are computed. Pruned
-weights are multiplied as they are found: those that are missing are zeros, and take no time.
+The codes contain the rows of weights in the order of the output channels. Pruned weights are multiplied as they are
+read: zeros are not stored, and take no time.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tflm.schema.enums import TensorType
 NARROW_INTEGERS = True
 
 SYMBOL, SYMBOL_BITS, COUNT_MASK, VALUE_MASK = 1 << 15, 11, 15, (1 << 11) - 1
-"""Of an entry of a Huffman table."""
+"""Flag, bit position and masks of an entry of a Huffman table."""
 
 
 class Codes(NamedTuple):
-    """Where rows of weights are in the codes.
+    """The position of rows of weights in the codes.
 
     Attributes:
         position: the first bit of the first row.
-        place: the first value of a pruned row, or the first entry of a look-up table.
-        length: weights of a row.
+        place: index of the first value of a pruned row, or of the first entry of a look-up table.
+        length: number of weights of a row.
         width: bits of an index, or of the first index of a Huffman code.
-        stride: from one channel's look-up table to the next.
-        zero_point: of the weights.
+        stride: step from one channel's look-up table to the next.
+        zero_point: zero point of the weights.
     """
 
     position: int
@@ -52,13 +52,14 @@ class Codes(NamedTuple):
 
 @inlined
 def more_bits(codes: UInt8s, at: int, bits: int) -> Any:
-    """Bits of the codes that were read, and behind them those of two bytes."""
+    """Append two bytes of codes to the bits that were read."""
     return as_int32(as_int64(bits) << 16) | (codes[at] << 8 | codes[at + 1])
 
 
 @standalone
 def look_up_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
-    """Decode a row with indices into a table; returns the bit behind it. One more byte of codes may be read."""
+    """Decode a row of indices into a table, and return the position of the next bit. May read one more byte of
+    codes."""
     at = (position >> 3) + 1
     left = 8 - (position & 7)
     bits = as_int32(codes[position >> 3])
@@ -75,9 +76,9 @@ def look_up_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: in
 
 @standalone
 def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
-    """Decode a row with Huffman's codes of up to 16 bits; see `TFLM_DECODE` for the tables.
+    """Decode a row of Huffman codes of up to 16 bits; see `TFLM_DECODE` for the tables.
 
-    Returns the bit behind it. Up to two more bytes of codes may be read.
+    Returns the position of the next bit. May read up to two more bytes of codes.
     """
     at = (position >> 3) + 1
     left = 8 - (position & 7)
@@ -101,7 +102,7 @@ def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: in
                 left += 16
             found += (entry & VALUE_MASK) + ((bits >> left) & ((1 << length) - 1))
             entry = as_int32(values[found])
-        # What was read of the bits behind the code.
+        # Give back the bits that were read after the code.
         left += max(length - ((entry >> SYMBOL_BITS) & COUNT_MASK), 0)
         row[k] = entry & VALUE_MASK
     return 8 * at - left
@@ -111,7 +112,8 @@ def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: in
 def pruned_windows(
     codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
-    """Sums of the products of four windows that are held with a row; then the bit behind that, and the value."""
+    """Multiply four windows of the im2col tile by a row. Return their sums, the position of the next bit, and that of
+    the next value."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
     end = position + count
     last = (end - 1) >> 3
@@ -138,7 +140,7 @@ def pruned_windows(
 
 @inlined
 def row_windows(row: Int8s, held: Int16s, count: int) -> tuple[int, int, int, int]:
-    """The sums of a row that was decoded."""
+    """Return the sums of four windows and a decoded row."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
     for _pair in range(count >> 1):
         w0, w1 = row[0], row[1]
@@ -160,7 +162,7 @@ def row_windows(row: Int8s, held: Int16s, count: int) -> tuple[int, int, int, in
 def looked_up_windows(
     codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
-    """As `pruned_windows`, of indices into tables."""
+    """Compute the same as `pruned_windows` from indices into tables."""
     position = look_up_row(codes, values, row, position, place, count, width)
     sum0, sum1, sum2, sum3 = row_windows(row, held, count)
     return sum0, sum1, sum2, sum3, position, place
@@ -170,7 +172,7 @@ def looked_up_windows(
 def huffman_windows(
     codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
-    """As `pruned_windows`, of Huffman codes."""
+    """Compute the same as `pruned_windows` from Huffman codes."""
     position = huffman_row(codes, values, row, position, place, count, width)
     sum0, sum1, sum2, sum3 = row_windows(row, held, count)
     return sum0, sum1, sum2, sum3, position, place
@@ -199,10 +201,10 @@ def convolve_encoded(
     shape: Shape,
     rows: Codes,
 ) -> int:
-    """Windows of an image times weights, as `convolve_int8`, one channel at a time.
+    """Multiply windows of an image by weights, as `convolve_int8` does, one channel at a time.
 
     Args:
-        row: the weights of one channel; not used of pruned ones.
+        row: scratch memory for the weights of one channel; not used for pruned weights.
     """
     channels, y_step, least, most = shape.channels, shape.y_step, shape.least, shape.most
     window = shape.first
@@ -218,7 +220,7 @@ def convolve_encoded(
             value += rows.stride
             bias, significand, addend, shift = table[entry], table[entry + 1], table[entry + 2], table[entry + 3]
             first = window * y_step + channel
-            # A window that is not there has the place of the last that is, which is written later.
+            # A missing window is stored at the address of the last one, and then overwritten.
             y[first + last * y_step] = clamp(rounding(sum3 + bias, significand, addend, shift), least, most)
             y[first + min(2, last) * y_step] = clamp(rounding(sum2 + bias, significand, addend, shift), least, most)
             y[first + min(1, last) * y_step] = clamp(rounding(sum1 + bias, significand, addend, shift), least, most)
@@ -232,7 +234,7 @@ def convolve_encoded(
 def pruned_vector(
     codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
 ) -> tuple[int, int, int]:
-    """The sum of the products of a vector with a row; then the bit behind that, and the value."""
+    """Multiply a vector by a row. Return the sum, the position of the next bit, and that of the next value."""
     total = as_int32(0)
     end = position + rows.length
     last = (end - 1) >> 3
@@ -254,7 +256,7 @@ def pruned_vector(
 
 @inlined
 def row_vector(row: Int8s, x: Int8s, begin: int, rows: Any) -> int:
-    """The sum of a row that was decoded."""
+    """Return the sum of a vector and a decoded row."""
     total: int = as_int32(0)
     for k in range(rows.length):
         total = as_int32(total + x[begin + k] * (row[k] - rows.zero_point))
@@ -265,7 +267,7 @@ def row_vector(row: Int8s, x: Int8s, begin: int, rows: Any) -> int:
 def looked_up_vector(
     codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
 ) -> tuple[int, int, int]:
-    """As `pruned_vector`, of indices into tables."""
+    """Compute the same as `pruned_vector` from indices into tables."""
     position = look_up_row(codes, values, row, position, place, rows.length, rows.width)
     return row_vector(row, x, begin, rows), position, place
 
@@ -274,7 +276,7 @@ def looked_up_vector(
 def huffman_vector(
     codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
 ) -> tuple[int, int, int]:
-    """As `pruned_vector`, of Huffman codes."""
+    """Compute the same as `pruned_vector` from Huffman codes."""
     position = huffman_row(codes, values, row, position, place, rows.length, rows.width)
     return row_vector(row, x, begin, rows), position, place
 
@@ -288,7 +290,7 @@ VectorSums = Annotated[Callable[..., Any], VECTOR_SUMS]
 
 
 class EncodedVectors(NamedTuple):
-    """Vectors that are multiplied; attributes as in `dense.Vectors`."""
+    """Constants of a product of vectors and encoded weights; attributes as in `dense.Vectors`."""
 
     total: int
     x_step: int
@@ -311,7 +313,7 @@ def multiply_encoded(
     vectors: EncodedVectors,
     rows: Codes,
 ) -> int:
-    """Vectors times the weights of each channel, as `dense.multiply_words`, one channel at a time."""
+    """Multiply vectors by the weights of each channel, as `dense.multiply_words` does, one channel at a time."""
     least, most = vectors.least, vectors.most
     target = 0
     for vector in range(vectors.total):
@@ -330,10 +332,10 @@ def multiply_encoded(
 
 
 class EncodedArray(np.ndarray[Any, np.dtype[Any]]):
-    """Weights that are stored encoded. Views of them are ordinary arrays.
+    """Decoded weights that also carry their encoding. Views are ordinary arrays.
 
     Attributes:
-        scheme, encoded: how.
+        scheme, encoded: the encoding, and the codes.
     """
 
     scheme: Scheme
@@ -341,20 +343,20 @@ class EncodedArray(np.ndarray[Any, np.dtype[Any]]):
 
     @classmethod
     def of(cls, values: npt.NDArray[Any], scheme: Scheme, encoded: Encoded) -> EncodedArray:
-        """A view of decoded weights."""
+        """Return a view of decoded weights with their encoding."""
         view = values.view(cls)
         view.scheme, view.encoded = scheme, encoded
         return view
 
 
 class EncodedRows(NamedTuple):
-    """Encoded weights as kernels take them.
+    """Encoded weights in the form that kernels read.
 
     Attributes:
-        name: of the encoding.
-        codes, values: tables.
-        rows: where rows are in the codes.
-        row: memory for the weights of one channel, if they are decoded.
+        name: the encoding's name.
+        codes, values: the codes and the table of values.
+        rows: the position of rows in the codes.
+        row: scratch memory for the weights of one channel, if they are decoded.
     """
 
     name: str
@@ -370,12 +372,12 @@ def is_encoded(weights: npt.NDArray[Any]) -> bool:
 
 
 def encoded_rows(weights: npt.NDArray[Any], first: int, count: int, zero_point: int) -> EncodedRows | None:
-    """Encoded weights from row `first` on; None if they are not encoded, or not in a way that kernels decode.
+    """Return encoded weights from row `first`; None if they are not encoded, or kernels do not support the encoding.
 
     Args:
-        weights: those of a tensor.
-        count: weights of a row.
-        zero_point: of the weights.
+        weights: the weights of a tensor.
+        count: number of weights in a row.
+        zero_point: zero point of the weights.
     """
     encoded = getattr(weights, "encoded", None)
     if not isinstance(weights, EncodedArray) or encoded is None or encoded.type != TensorType.INT8:
@@ -405,11 +407,11 @@ def encoded_rows(weights: npt.NDArray[Any], first: int, count: int, zero_point: 
 def bind_encoded_windows(
     layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any], weights: npt.NDArray[Any]
 ) -> list[Step] | None:
-    """The steps of a layer whose weights are encoded; None where they are not, or 32 bits do not hold the sums.
+    """Return the steps of a layer with encoded weights; None if they are not encoded, or sums can exceed 32 bits.
 
     Args:
         layer, rows, columns, x, y: as for `convolution.bind_layer`.
-        weights: the tensor that holds those of the layer.
+        weights: the tensor with the weights of the layer.
     """
     groups, channels, *_, depth = layer.weights.shape
     count = layer.weights[0, 0].size
@@ -445,10 +447,10 @@ def bind_encoded_windows(
 def bind_encoded_vectors(
     layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], weights: npt.NDArray[Any], zero_point: int, x_step: int = 0
 ) -> list[Step] | None:
-    """The same of a layer of one window; other arguments as for `dense.bind_vectors`.
+    """Return the steps of such a layer with one window; other arguments as in `dense.bind_vectors`.
 
     Args:
-        zero_point: of the weights.
+        zero_point: zero point of the weights.
     """
     total, channels = y.shape
     count = layer.weights[0, 0].size

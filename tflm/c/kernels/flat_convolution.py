@@ -1,6 +1,6 @@
-"""Convolutions of images of one channel, and of a few windows, without memory to hold windows in.
+"""Convolve images of one channel, or a few windows, without an im2col tile.
 
-Weights of four channels share a word, as in `dense`.
+Weights of four channels are packed in a word, as in `dense`.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from tflm.kernels.reference import conv_2d
 NARROW_INTEGERS = True
 
 SMALL = 64
-"""The most products of windows that are held."""
+"""Maximum number of products in a window for which an im2col tile is used."""
 
 
 class FlatImage(NamedTuple):
     """Windows over an image of one channel; attributes as in `Axis`.
 
     Attributes:
-        channels: of the output.
-        zero_point: of the input, which stands for elements outside of the image.
-        least, most: of the output.
+        channels: number of output channels.
+        zero_point: zero point of the input, which stands for elements outside of the image.
+        least, most: limits of the output.
     """
 
     x_rows: int
@@ -89,12 +89,12 @@ def multiply_window(
     """Set the outputs of a window for four channels.
 
     Args:
-        begin: the first element of the window in the image.
-        top: its first row, which can be outside of the image.
-        first, end: the taps of its rows that are in the image.
-        x_sum: of its elements.
-        entry, target: of the first channel in the table and in y.
-        count: channels that there are.
+        begin: index of the window's first element in the image.
+        top: the window's first row, which can be outside of the image.
+        first, end: range of the taps in each row that are inside of the image.
+        x_sum: sum of the window's elements.
+        entry, target: index of the first channel in the table and in y.
+        count: number of channels, up to four.
     """
     zero_point, taps, x_rows, x_row = image.zero_point, image.column_taps, image.x_rows, image.x_columns
     rounds = (end - first) >> 2
@@ -143,10 +143,10 @@ def multiply_window(
 def convolve_flat(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Int8s, image: FlatImage
 ) -> int:
-    """Windows of an image of one channel times the weights of each channel of the output.
+    """Multiply windows of an image of one channel by the weights of each output channel.
 
     Args:
-        weights: words of four channels, of one element of the windows after the other.
+        weights: words of four channels, for one element of the window after the other.
         table: bias, significand, addend and shift of each channel.
     """
     channels, zero_point = image.channels, image.zero_point
@@ -181,7 +181,7 @@ def convolve_flat(
 
 
 def is_flat(rows: Axis, columns: Axis, x: tuple[int, ...], itemsize: int) -> bool:
-    """Whether windows are taken as they lie in an image of one channel, because it would take much memory to hold them.
+    """Whether windows of an image with one channel are read in place, because an im2col tile would take much memory.
 
     Args:
         x: (batches, rows, columns, channels).
@@ -191,7 +191,7 @@ def is_flat(rows: Axis, columns: Axis, x: tuple[int, ...], itemsize: int) -> boo
 
 
 def are_vectors(rows: Axis, columns: Axis, itemsize: int) -> bool:
-    """Whether windows are so few that holding them does not pay, and the elements of each are adjacent."""
+    """Whether the elements of each window are adjacent, and the windows too few for an im2col tile to pay."""
     is_whole = columns.windows == 1 and columns.before == 0 and columns.taps == columns.size
     is_inside = rows.before <= 0 and rows.stop <= rows.size and rows.dilation == columns.dilation == 1
     return itemsize == 1 and rows.windows < WINDOWS and is_whole and is_inside
@@ -205,11 +205,11 @@ def bind_windows(
     y: npt.NDArray[Any],
     stored: npt.NDArray[Any] | None = None,
 ) -> list[Step] | None:
-    """The steps that set y to the windows of x times the weights of a layer; None where 32 bits do not hold the sums.
+    """Return the steps that set y to the windows of x times the weights of a layer; None if sums can exceed 32 bits.
 
     Args:
         x, y: (batches, rows, columns, channels).
-        stored: the tensor of the layer's weights, in their order, which may be encoded.
+        stored: the tensor with the layer's weights, in their order; it may be encoded.
     """
     is_one_group = len(layer.weights) == 1
     if is_one_group and are_vectors(rows, columns, x.itemsize):
@@ -261,7 +261,7 @@ def _bind_flat(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
 
 
 def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """CONV_2D."""
+    """Bind CONV_2D."""
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not constant or op.multiplier is None:
@@ -274,7 +274,8 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
+    """Return how many bytes after the output's first byte the input may begin. Windows are as given, or as the options
+    say."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
     weights = facts.inputs[1]
     if input or x is None or weights is None or both is None or x.dims[0] != 1:
@@ -285,14 +286,14 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
         return convolution.overlap(facts, both)
     reads = first_places(*both)
     seen = reads < NEVER
-    # A window is read again for every four channels.
+    # Each window is read once for every four channels.
     ends = np.arange(1, len(reads) + 1, dtype=np.int64)
     distances = ends[seen] * (y.dims[3] * y.itemsize) - reads[seen] * (x.dims[3] * x.itemsize)
     return range(int(distances.max(initial=1 - FAR)), FAR)
 
 
 def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
-    """Of four windows, where they are held."""
+    """Return the size of the im2col tile of four windows, if one is used."""
     x, weights, both = facts.inputs[0], facts.inputs[1], both or windows(facts)
     assert x is not None
     assert weights is not None

@@ -1,11 +1,13 @@
-"""Windows of inputs of 8 bits times weights: four windows at a time, times the weights of two channels.
+"""Convolve 8-bit inputs with an im2col tile: four windows at a time, times the weights of two channels.
 
-Windows are held as pairs of 16 bits: for each two elements that are multiplied in one round, those of four windows. Of
-four elements in a row, the even ones are a pair, and the odd ones: so a word of bytes becomes two pairs. What a row of
-a window has more is held behind all of these. The weights are in the same order.
+The tile consists of pairs of 16-bit elements: for each two elements of a window that are multiplied in one round, the
+pairs of four windows. Of four adjacent elements, elements 0 and 2 form a pair, and elements 1 and 3: one instruction
+each extracts them from a word of bytes. Remaining elements of rows follow all of these. The weights are in the same
+order.
 
-Without DSP instructions, a word holds an element of one window and, further up, that of another one: one multiplication
-makes both products. For Helium, windows are held as bytes in the same order, one behind the other.
+Without DSP instructions, a word packs elements of two windows, one in its low and one in its high bits, so that one
+multiplication computes both products. For Helium, the tile contains bytes in the same order, one window after the
+other.
 """
 
 from __future__ import annotations
@@ -33,43 +35,45 @@ from tflm.delegates.compiled.casts import as_int32, as_int64
 NARROW_INTEGERS = True
 
 WINDOWS = 4
-"""Windows that are multiplied at a time."""
+"""Number of windows that are multiplied at a time."""
 
 CHANNELS, DEPTH, WIDE_DEPTH = 2, 2, 8
-"""Channels at a time, and products of each in a round of the innermost loop, for inputs of 8 and of 16 bits.
+"""Channels that are multiplied at a time, and products of each in a round of the innermost loop, for 8-bit and 16-bit
+inputs.
 
-Weights are filled up with zeros to these."""
+Weights are padded with zeros to multiples of these."""
 
 FOUR, PAIRS = 4 * WINDOWS, DEPTH * WINDOWS
-"""What four elements of each window take, and two of them."""
+"""Number of cells of the tile for four elements of each window, and for two."""
 
 RUN = 128
-"""The most rounds of two products for which sums have 23 bits."""
+"""Maximum number of rounds of two products for which sums fit in 23 bits."""
 
 
 class Shape(NamedTuple):
-    """The windows of a convolution, and their places.
+    """Constants of a convolution and its windows.
 
     Attributes:
-        x_rows, x_columns: of the image.
-        x_step: elements from a column to the next.
-        depth: channels that are read.
+        x_rows, x_columns: size of the image.
+        x_step: step from a column to the next.
+        depth: number of channels that are read.
         row_taps ... columns_before: as in `Axis`.
-        windows: how many there are; y_columns of them are in a row.
-        first, step: the first of four windows at the start, and from there to the next four; a negative step goes from
-            the last ones to the first.
-        groups: how many times four.
-        y_step: elements from a window's outputs to those of the next.
-        channels: of the output.
-        products: of a window and a channel, with those by zeros that fill up the last round.
+        windows: number of windows, of which y_columns are in a row.
+        first, step: the first window of the first group of four, and the step to the next group; negative if the last
+            group is computed first.
+        groups: number of groups of four windows.
+        y_step: step from a window's outputs to those of the next.
+        channels: number of output channels.
+        products: number of products of a window and a channel, including padding of the last round.
         is_pointwise: whether window i is element i of the image, whose depth is a multiple of 4.
         has_runs: whether the elements of a window's row are adjacent.
-        run: elements that are adjacent; fours: how many times four of them are held as two pairs.
-        singles: where the first element is that is not held so.
-        is_joint: whether a pair of products of a channel is below 2^15, for any elements.
-        is_even: whether the depth is a multiple of 4, and all of it held so.
-        zero_point: of the input, which stands for elements outside of the image.
-        least, most: of the output.
+        run: number of adjacent elements; fours: number of groups of four among them that are stored as two pairs.
+        singles: offset of the first element in the tile that does not belong to such a group.
+        is_joint: whether the sum of a pair of products of a channel is below 2^15 for any elements, so that sums can be
+            packed.
+        is_even: whether the depth is a multiple of 4, so that all elements belong to such groups.
+        zero_point: zero point of the input, which stands for elements outside of the image.
+        least, most: limits of the output.
     """
 
     x_rows: int
@@ -105,11 +109,11 @@ class Shape(NamedTuple):
 
 
 def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
-    """The order in which the elements of a window are held.
+    """Return the order of a window's elements in the tile.
 
     Args:
-        count: of the elements, of which `run` at a time are adjacent.
-        fours: how many times four of these are held as two pairs.
+        count: number of elements, of which `run` at a time are adjacent.
+        fours: number of groups of four that are stored as two pairs.
     """
     elements = np.arange(count, dtype=np.int64).reshape(-1, run)
     paired = elements[:, : 4 * fours].reshape(-1, 2, 2).transpose(0, 2, 1)
@@ -119,7 +123,7 @@ def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
 @assembled({helium.CONDITION: helium.hold_fours, dsp.CONDITION: dsp.hold_fours})
 @standalone
 def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
-    """Hold so many times four elements of a window."""
+    """Copy groups of four elements of a window to the tile."""
     for _k in range(count):
         held[0] = x[0]
         held[1] = x[2]
@@ -131,13 +135,14 @@ def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
 
 @inlined
 def upper_unit() -> Any:
-    """What the upper of two elements in a word is multiplied by."""
+    """Return the factor of the upper of two elements in a word."""
     return (1 << 23) if LONG_MULTIPLY else (1 << 16)
 
 
 @standalone
 def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
-    """Hold so many times four elements of a window in words, or above those of another one."""
+    """Copy groups of four elements of a window to words, or to the upper halves of words that have another window's
+    elements."""
     for _k in range(count):
         if is_upper:
             words[0] += x[0] * upper_unit()
@@ -156,7 +161,8 @@ def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
 @assembled({helium.CONDITION: helium.hold_adjacent, dsp.CONDITION: dsp.hold_adjacent})
 @standalone
 def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int, products: int) -> None:
-    """Hold so many times four elements of each of four windows, which are a step apart, and have so many in all."""
+    """Copy groups of four elements of each of four windows, which are a step apart, to the tile. Each has `products`
+    elements in all."""
     words = int32_of(held)
     third = int8_from(x, 2 * step)
     for _k in range(count):
@@ -171,7 +177,7 @@ def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int, products: int) 
 
 @inlined
 def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: int, as_bytes: int) -> None:
-    """Hold so many times four elements of one of four windows."""
+    """Copy groups of four elements to one of the tile's four windows."""
     if as_bytes:
         hold_fours(x, int16_from(held, at >> 1), count)
     elif is_joint:
@@ -182,7 +188,7 @@ def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: 
 
 @inlined
 def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int, as_bytes: int) -> None:
-    """Hold one element of one of four windows."""
+    """Copy one element to one of the tile's four windows."""
     if as_bytes:
         cells = int8_of(held)
         cells[at] = value
@@ -199,7 +205,7 @@ def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int, a
 
 @inlined
 def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joint: int, as_bytes: int) -> None:
-    """Hold a value as so many times four elements."""
+    """Fill groups of four elements with one value."""
     for _pair in range(2 * count):
         hold_element(held, at, place, value, is_joint, as_bytes)
         hold_element(held, at + 1, place, value, is_joint, as_bytes)
@@ -208,13 +214,13 @@ def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joi
 
 @inlined
 def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_joint: int, as_bytes: int) -> None:
-    """Hold the elements of one of four windows.
+    """Copy the elements of a window to the tile.
 
     Args:
-        place: of the window among the four.
-        window: its number.
-        is_joint: whether words hold elements of two windows each; the first of these is held before the second.
-        as_bytes: whether windows follow each other as bytes.
+        place: index of the window in the tile.
+        window: number of the window.
+        is_joint: whether words pack the elements of two windows; the first of these is copied before the second.
+        as_bytes: whether the tile contains bytes, one window after the other.
     """
     four = 4 if as_bytes else FOUR
     pair = DEPTH if as_bytes else PAIRS
@@ -223,7 +229,7 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_
     left = (window - row * shape.y_columns) * shape.column_stride - shape.columns_before
     is_inside = shape.has_runs and left >= 0 and left + shape.column_taps <= shape.x_columns
     target = place * shape.products if as_bytes else DEPTH * place
-    # Elements behind those that are held in fours.
+    # Elements after the groups of four.
     single = target + shape.singles * four // FOUR
     parity = 0
     for _i in range(shape.row_taps):
@@ -285,7 +291,7 @@ def are_in_a_row(window: int, shape: Any) -> bool:
 
 @inlined
 def hold_row(x: Int8s, held: Int16s, window: int, shape: Any) -> None:
-    """Hold four windows for which `are_in_a_row` holds, whose rows are fours alone."""
+    """Copy four windows for which `are_in_a_row` is true, and whose rows consist of groups of four, to the tile."""
     top = window // shape.y_columns * shape.row_stride - shape.rows_before
     at = (top * shape.x_columns + window % shape.y_columns * shape.column_stride - shape.columns_before) * shape.depth
     step = shape.column_stride * shape.depth
@@ -297,27 +303,28 @@ def hold_row(x: Int8s, held: Int16s, window: int, shape: Any) -> None:
 
 @inlined
 def byte_of(word: int, left: int) -> Any:
-    """The byte of a word that is the highest one after a shift to the left."""
+    """Return the byte of a word that a left shift moves to the top."""
     return as_int32(as_int64(word) << left) >> 24
 
 
 @inlined
 def joined(lower: int, upper: int) -> Any:
-    """Two numbers in one."""
+    """Pack two numbers in one."""
     return (as_int64(upper) << 32) | (as_int64(lower) & 0xFFFFFFFF)
 
 
 @assembled({thumb.LONG: thumb.joint_sums_long, thumb.SHORT: thumb.joint_sums_short})
 @standalone
 def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
-    """The sums of the first two windows for a channel, and of the others, as `lower_sum` and `upper_sum` take them.
+    """Return the packed sums of the first two windows for a channel, and of the others, for `lower_sum` and
+    `upper_sum`.
 
     Args:
-        twice: rounds; in the lowest bit, which of two channels it is.
+        twice: twice the number of rounds, plus the index of one of two channels.
     """
     left = 24 - 8 * (twice & 1)
     sums0, sums1 = as_int64(0), as_int64(0)
-    # Of both elements, modulo 2^32, and of the upper ones.
+    # Sums of both elements modulo 2^32, and sums of the upper ones.
     both0, both1, upper0, upper1 = 0, 0, 0, 0
     for _round in range(twice >> 1):
         w0, w1 = byte_of(weights[0], left), byte_of(weights[0], left - 16)
@@ -338,7 +345,7 @@ def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
 @assembled({helium.CONDITION: helium.sums_of_one, dsp.CONDITION: dsp.sums_of_one})
 @standalone
 def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
-    """The sum of one of four windows for a channel, and in the upper 32 bits that for the next one."""
+    """Return the sum of one of four windows for a channel, and in the upper 32 bits that for the next channel."""
     sum0, sum1 = 0, 0
     for _round in range(rounds):
         for k in unrolled(DEPTH):
@@ -352,7 +359,7 @@ def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
 
 @inlined
 def split(sums: int) -> tuple[int, int]:
-    """The two sums that `joint_sums` returns as one."""
+    """Return the two sums that `joint_sums` packs in one number."""
     if LONG_MULTIPLY:
         lower = as_int32(as_int64(sums) << 9) >> 9
         return lower, as_int32((sums - lower) >> 23)
@@ -362,7 +369,7 @@ def split(sums: int) -> tuple[int, int]:
 
 @inlined
 def sums_of_four(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any, Any, Any]:
-    """The sums of four windows for a channel; arguments as those of `joint_sums`."""
+    """Return the sums of four windows for a channel; arguments as in `joint_sums`."""
     sums01, sums23 = joint_sums(words, weights, twice)
     sum0, sum1 = split(sums01)
     sum2, sum3 = split(sums23)
@@ -371,7 +378,7 @@ def sums_of_four(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any, 
 
 @inlined
 def both_of(sums: int) -> tuple[int, int]:
-    """The sums in the lower and the upper 32 bits."""
+    """Return the sums in the lower and the upper 32 bits."""
     return as_int32(sums), as_int32(as_int64(sums) >> 32)
 
 
@@ -388,7 +395,7 @@ def multiply_one(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of one of four windows; arguments as those of `multiply_four`."""
+    """Set the outputs of one of four windows; arguments as in `multiply_four`."""
     row = 0
     for channel in range(0, channels, CHANNELS):
         sum0, sum1 = both_of(sums_of_one(held, weights, rounds))
@@ -425,8 +432,8 @@ def multiply_four(
     """Set the outputs of four windows.
 
     Args:
-        rounds: of two products of each channel.
-        y_step: elements from a window's outputs to those of the next.
+        rounds: number of rounds of two products of each channel.
+        y_step: step from a window's outputs to those of the next.
     """
     if DSP_ASSEMBLY:
         for place in range(WINDOWS):
@@ -462,12 +469,13 @@ def multiply_four(
 def convolve_int8(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, held: Int16s, y: Int8s, shape: Shape
 ) -> int:
-    """Windows of an image of 8 bits times weights; the output can overlap the image where `overlap` says so.
+    """Multiply windows of an 8-bit image by weights. The output can overlap the image as `overlap` allows.
 
     Args:
-        weights: for two channels at a time, of one element of the windows after the other, in the order of `order_of`.
+        weights: for each pair of channels, the weights of both for one element after the other, in the order of
+            `order_of`.
         table: bias, significand, addend and shift of each channel.
-        held: four windows.
+        held: the im2col tile of four windows.
     """
     rounds, channels, y_step, least, most = (
         shape.products // DEPTH,
@@ -480,7 +488,7 @@ def convolve_int8(
     has_fours = shape.has_runs and shape.run == 4 * shape.fours
     for _group in range(shape.groups):
         count = min(shape.windows - window, WINDOWS)
-        # Other windows are multiplied one by one.
+        # Remaining windows are multiplied one by one.
         are_together = count == WINDOWS and (DSP_ASSEMBLY > 0 or shape.is_joint > 0)
         if shape.is_pointwise and are_together:
             hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours, shape.products)

@@ -1,7 +1,8 @@
-"""Inner loops for Cortex-M with Helium, in place of those of `dsp`: 16 products of 8 bits in an instruction.
+"""Inner loops in assembly for Cortex-M with Helium, in place of those in `dsp`: 16 products of 8 bits in an
+instruction.
 
-Windows are held as bytes, one behind the other, each in the order of the weights. Weights of two channels take turns,
-so that interleaving loads part them; what is no multiple of 16 is gathered.
+The im2col tile contains bytes, one window after the other, each in the order of the weights. Weights of two channels
+alternate, so that deinterleaving loads separate them; a remainder of fewer than 16 is gathered.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ from tflm.c.kernels.requantization import CONSTANTS
 from tflm.c.kernels.steps import FRACTION
 
 CONDITION = "HELIUM_ASSEMBLY"
-"""Of these functions, in C."""
+"""Preprocessor condition for these functions."""
 
 LANES = 16
-"""Bytes of a vector."""
+"""Number of bytes in a vector."""
 
 EVEN, ODD = ("r4", "r8"), ("r6", "r10")
-"""Sums of two windows, of the first and of the second channel: `vmladava` takes even registers."""
+"""Registers with the sums of two windows, for the first and for the second channel. `vmladava` needs even registers."""
 
 
 def _rounds(sums: str, held: tuple[str, ...], counts: tuple[str, str]) -> str:
-    """Code that adds products of windows at some registers and the weights at r1.
+    """Return code that adds the products of windows and the weights at r1 to sums.
 
     Args:
-        sums: names of the registers of sums: of the first and the second channel for each window.
-        held: registers of windows.
-        counts: registers of full vectors, and of what is left. Both are lost; r1 is behind the weights.
+        sums: names of the registers with sums: for each window, those of the first and the second channel.
+        held: registers that point to windows.
+        counts: registers with the number of full vectors, and of remaining elements. Both are clobbered; r1 points
+            after the weights.
     """
     full, rest = counts
     pairs = list(zip(held, zip(sums.split()[::2], sums.split()[1::2])))
@@ -52,7 +54,7 @@ def _rounds(sums: str, held: tuple[str, ...], counts: tuple[str, str]) -> str:
 
 
 def multiply_four(functions: Functions) -> str | None:
-    """r0: windows that are held; r1: weights; r2: table; r3: outputs; behind them rounds, channels, step of outputs."""
+    """r0: im2col tile; r1: weights; r2: table; r3: outputs; on the stack: rounds, channels, step of outputs."""
     outputs = requantized(functions, {(20, 28): ODD, (4, 12): EVEN})
     if outputs is None:
         return None
@@ -60,7 +62,7 @@ def multiply_four(functions: Functions) -> str | None:
         "    push {r4-r11, lr}\n    sub sp, #44\n    ldr r4, [sp, #80]\n"
         f"    lsls r4, r4, #1\n    lsrs r6, r4, #4\n    and r7, r4, #{LANES - 1}\n    strd r6, r7, [sp, #8]\n"
         "    strd r1, r2, [sp, #16]\n    movs r6, #2\n    str r4, [sp, #28]\n    str r6, [sp, #36]\n    mov r9, r3\n"
-        # All channels of two windows, and then of the others.
+        # Computes all channels of two windows, and then of the other two.
         "1:  ldr r4, [sp, #28]\n    add r5, r0, r4\n    strd r0, r5, [sp]\n    ldrd r1, r7, [sp, #16]\n"
         "    ldr r5, [sp, #84]\n    lsrs r5, r5, #1\n    add r5, r7, r5, lsl #5\n    str r5, [sp, #24]\n"
         "    movs r2, #1\n    str r2, [sp, #32]\n    str r9, [sp, #40]\n    ldr r11, [sp, #88]\n    add r11, r9\n"
@@ -69,7 +71,7 @@ def multiply_four(functions: Functions) -> str | None:
         + _rounds("r4 r6 r8 r10", ("r0", "r5"), ("r12", "r2"))
         + "    mov r0, r7\n"
         + outputs
-        # A second channel that is not there is stored in the place of the first one, before it.
+        # A missing second channel is stored at the address of the first one, and then overwritten.
         + "    ldr r2, [sp, #32]\n    strb r6, [r9, r2]\n    strb r10, [r11, r2]\n    strb r4, [r9], #2\n"
         "    strb r8, [r11], #2\n    adds r7, #32\n6:  ldr r2, [sp, #24]\n    cmp r7, r2\n    bne 2b\n"
         "    ldr r2, [sp, #84]\n    ldr r3, [sp, #32]\n    ands r2, r3\n    beq 7f\n"
@@ -81,7 +83,7 @@ def multiply_four(functions: Functions) -> str | None:
 
 
 def sums_of_one(functions: Functions) -> str:
-    """r0: a window that is held; r1: weights; r2: rounds."""
+    """r0: a window of the im2col tile; r1: weights; r2: rounds."""
     return (
         f"    push {{r4, lr}}\n    movs r4, #0\n    mov r12, #0\n    lsrs r3, r2, #3\n    lsls r2, r2, #1\n"
         f"    ands r2, r2, #{LANES - 1}\n"
@@ -91,11 +93,11 @@ def sums_of_one(functions: Functions) -> str:
 
 
 IN_PAIRS = "9:  .byte 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15\n"
-"""The order in which weights have elements."""
+"""The order of elements in the weights."""
 
 
 def hold_fours(functions: Functions) -> str:
-    """r0: elements; r1: where a window is held; r2: four times as many elements."""
+    """r0: elements; r1: the window's place in the im2col tile; r2: number of elements / 4."""
     return (
         "    push {r4, lr}\n    adr r3, 9f\n    vldrb.8 q1, [r3]\n    lsls r2, r2, #2\n    wlstp.8 lr, r2, 2f\n"
         f"1:  vldrb.u8 q0, [r0, q1]\n    adds r0, #{LANES}\n    vstrb.8 q0, [r1], #{LANES}\n    letp lr, 1b\n"
@@ -104,9 +106,9 @@ def hold_fours(functions: Functions) -> str:
 
 
 def hold_adjacent(functions: Functions) -> str:
-    """r0: elements; r1: where windows are held; r2: step from a window to the next; r3: four times as many elements.
+    """r0: elements; r1: im2col tile; r2: step from a window to the next; r3: number of elements / 4.
 
-    Behind them: what a window takes."""
+    On the stack: size of a window in the tile."""
     return (
         "    push {r4-r7, lr}\n    adr r4, 9f\n    vldrb.8 q1, [r4]\n    lsls r3, r3, #2\n    movs r6, #4\n"
         "    ldr r7, [sp, #20]\n"
@@ -120,15 +122,16 @@ def hold_adjacent(functions: Functions) -> str:
 # --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------
 
 EIGHT = 8
-"""Channels in the lanes of a vector, as 16 bits."""
+"""Number of channels in a vector with lanes of 16 bits."""
 
 ROW_POINTERS = ("r0", "r4", "r5")
 
 
 def _to_outputs(shift: int, is_corrected: bool) -> str:
-    """Sums of even and of odd channels, in q4 and q5, become outputs in the lower bytes of q0.
+    """Turn sums of even and of odd channels, in q4 and q5, into outputs in the lower bytes of q0.
 
-    q7 has where the table has the first channels."""
+    q7 contains the addresses of the first channels in the table.
+    """
     code = ""
     for sums, place in (("q4", 0), ("q5", 4 * CONSTANTS)):
         if is_corrected:
@@ -145,7 +148,7 @@ def _to_outputs(shift: int, is_corrected: bool) -> str:
 
 
 def _taps(element: str) -> str:
-    """The products of nine taps, of which r0, r4 and r5 have the rows."""
+    """Add the products of nine taps; r0, r4 and r5 point to the rows."""
     code = ""
     for tap in range(9):
         code += f"    mov r6, {ROW_POINTERS[tap // 3]}\n" if tap % 3 == 0 else "    add r6, r8\n"
@@ -158,11 +161,12 @@ def _taps(element: str) -> str:
 
 _inside = "    vldrb.s16 q0, [r6]\n"
 _inside_or_outside = f"    lsls r12, r12, #1\n    bcs 2f\n{_inside}    b 3f\n2:  vdup.16 q0, r2\n3:\n"
-"""What sets q0 to the elements of a tap; r12 has a bit for each that is outside of the image."""
+"""Set q0 to the elements of a tap; r12 has a bit for each tap outside of the image."""
 
 
 def set_eights(functions: Functions) -> str | None:
-    """r0: first tap; r1: weights; r2: table; r3: outputs; then what `depthwise_convolution.set_eights` takes."""
+    """r0: first tap; r1: weights; r2: table; r3: outputs; on the stack: other arguments of
+    `depthwise_convolution.set_eights`."""
     shift, is_corrected = shift_of(functions)
     if shift is None:
         return None

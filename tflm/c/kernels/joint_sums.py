@@ -1,7 +1,7 @@
-"""Two sums in 64 bits, and the two numbers in 32 bits whose products are added to them.
+"""Packed accumulation: two sums in 64 bits, and two numbers in 32 bits whose products are added to them.
 
-Where one instruction multiplies 32 bits by 32 and adds to 64, it adds to both sums: the upper one stands above the
-lower one, which is positive and has 24 bits. Other processors multiply the two numbers one by one, and each sum
+If one instruction multiplies 32 bits by 32 and adds the product to 64 bits, it adds to both sums: the lower sum is
+positive and has 24 bits, the upper one is above it. Other processors multiply the two numbers separately, and each sum
 has 32 bits.
 """
 
@@ -16,18 +16,19 @@ from tflm.delegates.compiled.casts import as_int32, as_int64
 NARROW_INTEGERS = True
 
 WORD_UPPER = 24
-"""Bits below the upper of two sums of products of weights, of two channels, with an element."""
+"""Number of bits below the upper of two sums of products of an element with the weights of two channels."""
 
 LARGEST_WORD_SUM = 1 << WORD_UPPER - 1
-"""Such a sum is below this, which is added to the lower one."""
+"""Exclusive bound of such a sum. It is added to the lower one, to make it positive."""
 
 OUTER_BYTES = -0xFFFF01
-"""A mask of the lowest and the highest byte of a word."""
+"""Mask of the lowest and the highest byte of a word."""
 
 
 @inlined
 def with_word(sums: int, word: int, element: int) -> Any:
-    """Two sums with the products of the lowest byte of a word, which has no sign, and the highest one."""
+    """Add the products of a word's lowest byte, which is unsigned, and highest byte with an element to two packed
+    sums."""
     if LONG_MULTIPLY:
         return sums + as_int64(word & OUTER_BYTES) * element
     return _both(as_int32(sums) + (word & 0xFF) * element, as_int32(sums >> 32) + (word >> 24) * element)
@@ -35,13 +36,13 @@ def with_word(sums: int, word: int, element: int) -> Any:
 
 @inlined
 def turned(word: int) -> Any:
-    """A word with its halves exchanged."""
+    """Return a word rotated by 16 bits."""
     return as_int32((as_int64(word) << 16) | ((word >> 16) & 0xFFFF))
 
 
 @inlined
 def lower_sum(sums: int, bits: int) -> Any:
-    """The lower of two sums, of so many bits."""
+    """Return the lower of two packed sums, of this many bits."""
     if LONG_MULTIPLY:
         return as_int32(sums & ((1 << bits) - 1))
     return as_int32(sums)
@@ -49,7 +50,7 @@ def lower_sum(sums: int, bits: int) -> Any:
 
 @inlined
 def upper_sum(sums: int, bits: int) -> Any:
-    """The upper of two sums, above so many bits."""
+    """Return the upper of two packed sums, above this many bits."""
     if LONG_MULTIPLY:
         return as_int32(sums >> bits)
     return as_int32(sums >> 32)

@@ -1,4 +1,4 @@
-"""Calls of small kernels: what they are bound to, and what a planner must know of them."""
+"""Kernels for small processors: the interface for binding them, and their memory needs for planners."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tflm.kernels.overlap import NOWHERE, OperatorFacts
 
 
 class Part(NamedTuple):
-    """Rows of an operator's output, and the rows of its input that a call computes them from.
+    """Rows of an operator's output, and the input rows that a call computes them from.
 
     Attributes:
-        rows: windows along the rows that x holds; they begin `before` rows before the first of these.
-        x: (batches, rows, columns, channels), at its place in memory.
-        y: the same of the rows that are computed.
+        rows: windows along the rows of x; the first window begins `before` rows before the first row of x.
+        x: (batches, rows, columns, channels), a view of the input.
+        y: the same for the computed rows of the output.
         backwards: whether the last window is computed first.
     """
 
@@ -32,21 +32,21 @@ class Part(NamedTuple):
 
 
 Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[Step] | None"]
-"""The steps that compute a part of an operator, or all of it; None where the kernels do not cover it."""
+"""Returns the steps that compute a part of an operator, or all of it; None if the kernels do not support it."""
 
 
 class SmallKernel(NamedTuple):
-    """Kernels of an operator.
+    """The kernels of an operator.
 
     Attributes:
-        bind: binds them.
-        scratch_bytes: of memory that a call writes before it reads it: of the facts with the shapes of the call, and
-            where its windows lie.
-        overlap: for an input of these facts, how many bytes behind the output it may begin where the two share bytes.
-            The range can have a step. None for kernels that are called once, element by element.
-        takes_rows: whether a call can compute some rows alone.
-        lean: other kernels, which take less of that memory and are slower.
-        overlap_backwards: as `overlap`, of calls that compute the last window first; None if there are none.
+        bind: binds the operator.
+        scratch_bytes: returns the size of the scratch memory of a call, given the facts with the call's shapes, and its
+            windows.
+        overlap: returns how many bytes after the output's first byte an input may begin if they share bytes. The range
+            can have a step. None for kernels that are called once, element by element.
+        takes_rows: whether a call can compute only some rows.
+        lean: slower kernels that use less scratch memory.
+        overlap_backwards: the same as `overlap` for calls that compute the last window first; None if there are none.
     """
 
     bind: Bind
@@ -58,25 +58,25 @@ class SmallKernel(NamedTuple):
 
 
 def no_kernels(context: KernelContext, node: Node, part: Part | None) -> None:
-    """No kernels but those that all processors have."""
+    """Return None: the operator has only the kernels of the compiled engine."""
 
 
 def no_scratch(facts: OperatorFacts, windows: Windows | None) -> int:
-    """No memory but that of tensors."""
+    """Return 0: the kernels use no scratch memory."""
     return 0
 
 
 def no_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
-    """No common byte is allowed."""
+    """Return the empty range: inputs and outputs may not overlap."""
     return NOWHERE
 
 
 NEVER = np.int64(1) << np.int64(60)
-"""The place of what is not read."""
+"""Position of an element that is never read."""
 
 
 def first_places(rows: Axis, columns: Axis) -> npt.NDArray[np.int64]:
-    """For each window, row by row, the first place of the image that it or any later window reads."""
+    """Return, for each window, row by row, the first element of the image that it or any later window reads."""
     places = _first_inside(rows)[:, np.newaxis] * columns.size + np.minimum(_first_inside(columns), columns.size)
     places[_first_inside(rows) >= rows.size] = NEVER
     flat: npt.NDArray[np.int64] = np.minimum.accumulate(places.reshape(-1)[::-1])[::-1]

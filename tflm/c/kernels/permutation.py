@@ -1,4 +1,4 @@
-"""TRANSPOSE in place: each element moves to where it belongs, along the cycles of the permutation."""
+"""TRANSPOSE in place: moves each element to its destination, along the cycles of the permutation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RANK = 5
 
 @kernel
 def permute(y: Elements, moved: UInt8s, dimensions: Int32s, count: int) -> int:
-    """Bring elements into another order.
+    """Permute elements.
 
     Args:
-        moved: a bit for each element.
-        dimensions: for each of the new order, from the last on, its size and the step in the old order.
+        moved: scratch memory: a bit for each element.
+        dimensions: size and step in the old order of each dimension of the new order, the last dimension first.
     """
     for k in range((count + 7) >> 3):
         moved[k] = 0
@@ -50,7 +50,7 @@ def permute(y: Elements, moved: UInt8s, dimensions: Int32s, count: int) -> int:
 
 
 def bind_transpose(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """TRANSPOSE: a copy, which is none where the output lies over the input, and then a permutation."""
+    """Bind TRANSPOSE: a copy, unless output and input share memory, and then a permutation."""
     ((y, x),) = fixed_copies(node) or ()
     if x.size < 2 or x.ndim > RANK:
         return None
@@ -65,5 +65,5 @@ def bind_transpose(context: KernelContext, node: Node, part: Part | None = None)
 
 
 def overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
-    """The input is copied as a whole first."""
+    """Allow any overlap: the input is copied as a whole first."""
     return NOWHERE if input else range(-FAR, FAR)

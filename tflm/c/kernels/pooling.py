@@ -21,33 +21,33 @@ NARROW_INTEGERS = True
 
 @inlined
 def rounded_mean(total: int, count: int) -> int:
-    """A sum over a count, rounded, halves away from zero."""
+    """Return a sum divided by a count, rounded, with halves away from zero."""
     half = count // 2
     return (total + half) // count if total >= 0 else -((half - total) // count)
 
 
 @inlined
 def maximum(total: int, count: int) -> int:
-    """What was found."""
+    """Return the maximum that was found."""
     return total
 
 
 COMBINATIONS: dict[str, Callable[..., Any]] = {"AVERAGE": lambda a, b: a + b, "MAX": lambda a, b: b if b > a else a}
-"""What an element adds to a result."""
+"""Combines the result so far with an element."""
 
 RESULTS: dict[str, Callable[..., Any]] = {"AVERAGE": rounded_mean, "MAX": maximum}
-"""The output, of the result and the number of elements."""
+"""Computes the output from the final result and the number of elements."""
 
 Combination = Annotated[Callable[..., Any], COMBINATIONS]
 Result = Annotated[Callable[..., Any], RESULTS]
 
 
 class Pools(NamedTuple):
-    """Windows of a pool; attributes as in `Axis`.
+    """Windows of a pooling operator; attributes as in `Axis`.
 
     Attributes:
         start: the result before the first element.
-        least, most: of the output.
+        least, most: limits of the output.
     """
 
     x_rows: int
@@ -93,7 +93,7 @@ def pool(combination: Combination, result: Result, x: Elements, y: Elements, poo
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    """Bind AVERAGE_POOL_2D or MAX_POOL_2D."""
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     op: OpDataPooling = node.op_data
     options = node.options(Pool2DOptions)
@@ -124,9 +124,10 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say.
+    """Return how many bytes after the output's first byte the input may begin. Windows are as given, or as the options
+    say.
 
-    A channel of a window is written when it was read; the channels after it have not been read yet.
+    A channel of a window is written before the channels after it are read.
     """
     x, both = facts.inputs[0], both or windows(facts)
     if input or x is None or both is None or x.dims[0] != 1:
@@ -134,7 +135,7 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
     rows, columns = both
     step = x.dims[3] * x.itemsize
     begins = np.arange(rows.windows * columns.windows, dtype=np.int64)
-    # A window's first channels may be written where its own last channels are still to be read.
+    # A window's first channels must not be written over its last channels, which have not been read yet.
     reads = first_places(rows, columns)
     seen = reads < NEVER
     return range(int(((begins[seen] - reads[seen]) * step).max(initial=1 - FAR)), FAR)

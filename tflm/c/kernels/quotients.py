@@ -27,18 +27,18 @@ from tflm.kernels.reference.arithmetic import Clamped, Quotient
 from tflm.kernels.reference.unary import RSQRT_SHIFT, Rsqrt
 
 INVERSE_OF_ZERO = int(reciprocal(0, 31)[0])
-"""What the reference multiplies by in place of 1 / 0."""
+"""The factor that the reference uses in place of 1 / 0."""
 
 
 class Division(NamedTuple):
-    """How elements of two inputs are divided.
+    """Constants of a quotient of two inputs.
 
     Attributes:
-        size: elements of the output.
-        step1, step2: 1, or 0 for an input of one element.
-        zero_point1, zero_point2, zero_point: of the inputs and the output.
-        significand, shift: of the output's multiplier, significand * 2^shift.
-        least, most: of the output.
+        size: number of elements of the output.
+        step1, step2: step from one element to the next: 1, or 0 for an input of one element.
+        zero_point1, zero_point2, zero_point: zero points of the inputs and the output.
+        significand, shift: the output's multiplier, significand * 2^shift.
+        least, most: limits of the output.
     """
 
     size: int
@@ -55,7 +55,7 @@ class Division(NamedTuple):
 
 @inlined
 def truncated_quotient(dividend: int, divisor: int) -> Any:
-    """The quotient of two int32, cut off towards zero, as C has it."""
+    """Return the quotient of two int32, truncated towards zero as in C."""
     if divisor == -1:
         return -as_int64(dividend)
     quotient = dividend // divisor
@@ -65,7 +65,7 @@ def truncated_quotient(dividend: int, divisor: int) -> Any:
 
 @kernel
 def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, division: Division) -> int:
-    """Quotients, cut off towards zero."""
+    """Divide int32, truncating towards zero."""
     zeros = 0
     for i in range((division.size - 1) * division.step2 + 1):
         zeros += x2[i] == 0
@@ -79,7 +79,7 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, division: Division) -> int:
 
 @inlined
 def divided_by_any_power(value: int, exponent: int) -> Any:
-    """A value over 2^exponent, as `rounding_divide_by_any_pot` rounds it."""
+    """Return value / 2^exponent, rounded as in `rounding_divide_by_any_pot`."""
     count = exponent & 63
     if count < 32:
         return rounding_divided(value, count)
@@ -88,7 +88,7 @@ def divided_by_any_power(value: int, exponent: int) -> Any:
 
 @kernel
 def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
-    """The dividend, shifted left as far as possible, times the reciprocal of the divisor."""
+    """Multiply the dividend, shifted left as far as possible, by the reciprocal of the divisor."""
     for i in range(division.size):
         dividend = as_int64(x1[i * division.step1]) - division.zero_point1
         divisor = as_int64(x2[i * division.step2]) - division.zero_point2
@@ -106,7 +106,7 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
 
 
 def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """DIV of int32 and int8."""
+    """Bind DIV of int32 or int8."""
     op, found = node.op_data, broadcast_to_output(node)
     if found is None:
         return None
@@ -146,7 +146,7 @@ HALF_ROOT = round(math.sqrt(2) / 2 * 2**31)
 
 
 class Roots(NamedTuple):
-    """Reciprocal roots of integers; attributes as those of `Division`."""
+    """Constants of reciprocal square roots; attributes as in `Division`."""
 
     size: int
     zero_point: int
@@ -160,7 +160,7 @@ class Roots(NamedTuple):
 
 @inlined
 def inverse_root(value: int) -> Any:
-    """2^`RSQRT_SHIFT` / sqrt(value) of an integer from 2 to 2^16: see `inverse_square_root`."""
+    """Return 2^`RSQRT_SHIFT` / sqrt(value) for an integer from 2 to 2^16; see `inverse_square_root`."""
     pairs = ((leading_zeros(value) - 33) >> 1) - 1
     scaled = value << (2 * pairs)
     half = ((scaled >> 1) + 1) >> 1
@@ -175,7 +175,7 @@ def inverse_root(value: int) -> Any:
 
 @kernel
 def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
-    """Reciprocal roots; the largest value for zero."""
+    """Compute reciprocal square roots; the largest value for zero."""
     for i in range(roots.size):
         if x[i] < roots.zero_point:
             return REFUSED
@@ -191,7 +191,7 @@ def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
 
 
 def bind_rsqrt(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """RSQRT of int16."""
+    """Bind RSQRT of int16."""
     op, x, y = node.op_data, node.eval_input(0).elements, node.eval_output(0).elements
     if not isinstance(op, Rsqrt) or x.dtype != np.int16 or op.shift - RSQRT_SHIFT > 31:
         return None

@@ -41,13 +41,13 @@ NARROW_INTEGERS = True
 
 
 class Memory(NamedTuple):
-    """What an SVDF remembers.
+    """Sizes and constants of an SVDF.
 
     Attributes:
-        batches, units, rank: filters of a unit.
-        size: values that each filter remembers.
-        zero_point: of these.
-        least, most: of the output.
+        batches, units, rank: number of batches, of units, and of filters in a unit.
+        size: number of values in the state of each filter.
+        zero_point: zero point of the state.
+        least, most: limits of the output.
     """
 
     batches: int
@@ -70,13 +70,13 @@ def filter_over_time(
     y: Int8s,
     memory: Memory,
 ) -> int:
-    """Forget the oldest value of each filter for the newest, and filter what each unit remembers over time.
+    """Shift the newest value of each filter into its state, and filter the state of each unit over time.
 
-    Sums wrap to 32 bits, as TFLM's do.
+    Sums wrap to 32 bits, as in TFLM.
 
     Args:
-        newest: of each filter, without the zero point.
-        weights: over time, of each filter.
+        newest: one value for each filter, without the zero point.
+        weights: weights over time, for each filter.
         table: bias, significand, addend and shift of each unit.
         state: the values of each filter, the oldest first.
     """
@@ -115,7 +115,8 @@ def matrix(
     output: OutputStage,
     y: npt.NDArray[Any],
 ) -> list[Step] | None:
-    """The steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if not exact."""
+    """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if they
+    would not be exact."""
     if x.dtype == np.int8:
         values = np.zeros(len(weights), np.int64) if bias is None else np.asarray(bias, np.int64)
         layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], values, multiplier, output, zero_point)
@@ -126,19 +127,19 @@ def matrix(
 
 
 LARGEST_PRODUCT = -INT16_MIN * INT16_MAX
-"""Of an int16 and a function of a gate, in Q0.15."""
+"""Largest product of an int16 and a gate's value in Q0.15."""
 
 
 class Cells(NamedTuple):
-    """Cells of an LSTM.
+    """Sizes and constants of an LSTM's cells.
 
     Attributes:
-        batches, units: how many there are.
-        forget_significand ... output_shift: from products of gates and states to the cell's scale, and to the hidden
-            state's: as in the table of `requantization`.
-        least, most: of the cell.
-        factor, half, right: from the cell to steps of 1 / 12288.
-        hidden_least, hidden_most: of the hidden state.
+        batches, units: number of batches and of units.
+        forget_significand ... output_shift: multipliers from products of gates and states to the scales of the cell and
+            of the hidden state, as in the table of `requantization`.
+        least, most: limits of the cell.
+        factor, half, right: convert the cell to steps of 1 / 12288.
+        hidden_least, hidden_most: limits of the hidden state.
     """
 
     batches: int
@@ -163,9 +164,9 @@ class Cells(NamedTuple):
 
 @inlined
 def gate(from_input: Any, from_hidden: Any, place: int) -> Any:
-    """What a gate is a function of, in Q3.12."""
+    """Return the input of a gate's function, in Q3.12."""
     total = from_input[place] + from_hidden[place]
-    # The nearest int16 has the sign of the sum above ones.
+    # Saturate at 0x7FFF, or at its complement if the sum is negative.
     return total if total == as_int16(total) else (total >> 31) ^ INT16_MAX
 
 
@@ -196,7 +197,8 @@ def lstm_step(
     cell: Int16s,
     cells: Cells,
 ) -> int:
-    """One step, from the gates' products with the input and the hidden state; see `recurrent.lstm_step_integers`."""
+    """Compute one step from the gates' products with the input and the hidden state; see
+    `recurrent.lstm_step_integers`."""
     units, state, place = cells.units, 0, 0
     least, most, factor, half, right = cells.least, cells.most, cells.factor, cells.half, cells.right
     for _batch in range(cells.batches):
@@ -219,7 +221,7 @@ def lstm_step(
 
 
 def _single(multiplier: QuantizedMultiplier, stage: OutputStage, dtype: npt.DTypeLike) -> Requantizer | None:
-    """The requantizer of products of two int16."""
+    """Return the requantizer of products of two int16."""
     return exact_requantizer(multiplier, stage, np.zeros(1, np.int64), np.array([1 << 30], np.int64), np.dtype(dtype))
 
 
@@ -229,20 +231,20 @@ def _constants_of(name: str, scaling: Requantizer) -> dict[str, int]:
 
 
 def _saturation(*multipliers: QuantizedMultiplier) -> str:
-    """The saturation of products of two int16 that are scaled; none if no product needs one."""
+    """Return the clamp of scaled products of two int16; none if no product needs one."""
     extremes = np.array([-LARGEST_PRODUCT, LARGEST_PRODUCT], np.int64)
     scaled = np.concatenate([multiplier(extremes) for multiplier in multipliers])
     return "none" if scaled.min() >= INT16_MIN and scaled.max() <= INT16_MAX else "int16"
 
 
 def bind_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step | None:
-    """One step of an LSTM's cells; None if its multipliers are large.
+    """Return one step of an LSTM's cells; None if its multipliers are too large.
 
     Args:
         arrays: the products with the input and the hidden state, the hidden state, and the cells.
     """
     hidden = arrays["hidden"]
-    # Not of the whole type, whose clamp takes an offset.
+    # Not the limits of the whole type, whose clamp expects an offset.
     products = OutputStage(0, INT16_MIN + 1, INT16_MAX)
     forget, update = (_single(multiplier, products, np.int16) for multiplier in (op.forget_cell, op.input_cell))
     output = _single(op.output_hidden, OutputStage.whole(op.hidden_zero_point, hidden.dtype), hidden.dtype)
@@ -277,7 +279,7 @@ def bind_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step | Non
 
 
 def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM of integers."""
+    """Bind an integer UNIDIRECTIONAL_SEQUENCE_LSTM."""
     if node.eval_input(0).elements.dtype != np.int8:
         return None
     with without_tiles():
@@ -285,11 +287,12 @@ def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> S
 
 
 PARTS = 2
-"""Parts of the units that a step of an LSTM computes one after the other: products are held for one of them."""
+"""Number of groups into which the units of an LSTM are divided. A step computes one group at a time, so that scratch
+memory holds the products of only one."""
 
 
 def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM with the products of part of the units of one batch at a time."""
+    """Bind UNIDIRECTIONAL_SEQUENCE_LSTM with products for one batch and one group of units at a time."""
     t, units = LstmTensors.of(node), node.eval_output(0).elements.shape[-1]
     size = -(-units // PARTS)
     parts = [slice(first, min(first + size, units)) for first in range(0, units, size)]
@@ -314,10 +317,10 @@ def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = N
 def _bind_units(
     t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, batch: int, units: slice, held: Sequence[npt.NDArray[Any]]
 ) -> list[Step] | None:
-    """The first step of some units of a batch, which sets its output alone.
+    """Return the first step of a group of units of a batch. It sets only this group's output.
 
     Args:
-        held: memory for the products of an input with the weights of all gates, and of the hidden state.
+        held: scratch memory for the products with the weights of all gates: of the input, and of the hidden state.
     """
     rows = slice(batch, batch + 1)
     of_units = replace(
@@ -349,7 +352,7 @@ def _bind_units(
 
 
 def _of_units(multiplier: QuantizedMultiplier, units: int, part: slice) -> QuantizedMultiplier:
-    """The multipliers of some units of each gate."""
+    """Return the multipliers for a group of units of each gate."""
     significand, shift = (
         each.reshape(4, units)[:, part].reshape(-1) for each in (multiplier.significand, multiplier.shift)
     )
@@ -357,7 +360,7 @@ def _of_units(multiplier: QuantizedMultiplier, units: int, part: slice) -> Quant
 
 
 def overlap_of_parts(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
-    """Each row of the output is written before the same row of the input is read for the last time."""
+    """Return the overlap that is allowed if each output row is written before the last read of the same input row."""
     x, y = facts.inputs[0], facts.outputs[0]
     if input or x is None:
         return NOWHERE
@@ -367,7 +370,7 @@ def overlap_of_parts(facts: OperatorFacts, windows: Windows | None, input: int) 
 
 
 def lstm_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> range:
-    """Each step reads its input, then writes its output; both are adjacent with one batch or where time is major."""
+    """Return the overlap that is allowed if each step reads its input, then writes its output."""
     x, y, options = facts.inputs[0], facts.outputs[0], facts.options
     if input or x is None:
         return NOWHERE
@@ -379,7 +382,7 @@ def lstm_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> r
 
 
 def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """SVDF of integers."""
+    """Bind an integer SVDF."""
     t = SvdfTensors.of(node)
     if t.x.dtype != np.int8 or not all(
         node.eval_input(i).is_constant for i in (svdf.WEIGHTS_FEATURE, svdf.WEIGHTS_TIME, svdf.BIAS)
@@ -415,7 +418,7 @@ def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> S
 
 
 def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
-    """Of the newest values of all filters."""
+    """Return the size of the newest values of all filters."""
     x, feature, time = facts.inputs[:3]
     assert x is not None
     assert feature is not None

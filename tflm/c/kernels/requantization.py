@@ -1,8 +1,8 @@
-"""From sums of 32 bits to outputs of 8 or 16 bits by one long multiplication and one shift.
+"""Requantize 32-bit sums to outputs of 8 or 16 bits with one long multiplication and one shift.
 
-TFLM rounds twice: after the multiplication by a significand in Q0.31, and after the shift to the right. `steps` finds
-constants for which one rounding gives the same outputs of 8 bits; where there are none, both are computed. Each channel
-has four constants in a table: bias, significand, addend of the high half, shift or correction.
+TFLM rounds twice: after the multiplication by a significand in Q0.31, and after the right shift. `steps` searches for
+constants with which a single rounding produces the same 8-bit outputs; if there are none, kernels round twice. Each
+channel has four constants in a table: bias, significand, addend of the high half, shift or correction.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from tflm.kernels.arithmetic.requantization import OutputStage
 NARROW_INTEGERS = True
 
 CONSTANTS = 4
-"""Integers of a channel in the table."""
+"""Number of integers for each channel in the table."""
 
 
 @inlined
 def once(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Multiplied, and rounded by the addend alone."""
+    """Multiply, and round once, with the addend."""
     return as_int32((as_int64(total) * significand + (as_int64(addend) << 32)) >> 32) >> shift
 
 
 @inlined
 def up(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Rounded twice, halves up."""
+    """Round twice, both times halves up."""
     return as_int32((as_int64(total) * significand + ((as_int64(addend) << 32) | (1 << 30))) >> 32) >> shift
 
 
 @inlined
 def away(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Rounded twice, the second time halves away from zero."""
+    """Round twice, the second time halves away from zero."""
     product = as_int64(total) * significand + (1 << 30)
     below_zero = (product >> 63) & (1 << 31)
     return as_int32((product + (as_int64(addend) << 32) - below_zero) >> 32) >> shift
@@ -52,22 +52,23 @@ def away(total: int, significand: int, addend: int, shift: int) -> Any:
 
 @inlined
 def power(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Rounded twice, for a significand of 1/2: the first rounding is that of a half."""
+    """Round twice for a significand of 1/2, where the first rounding only halves."""
     half = (total + 1) >> 1
     return (half + (half >> 31) + addend) >> shift
 
 
 @inlined
 def left(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Shifted to the left, multiplied, and rounded once; the shift is one bit more than that of the multiplier."""
+    """Shift left, multiply, and round once. The shift is the multiplier's plus one bit."""
     return as_int32((as_int64(as_int32(total << shift)) * significand + ((as_int64(addend) << 32) | (1 << 31))) >> 32)
 
 
 @inlined
 def near(total: int, significand: int, addend: int, shift: int) -> Any:
-    """Rounded twice, the second time halves away from zero, with a bit to spare: for shifts of any size to the right.
+    """Round twice, the second time halves away from zero, with one more fraction bit, for right shifts of any size.
 
-    The sign takes half a unit from numbers that the shift halves at least, and nothing from others.
+    Adding the sign subtracts half a unit from negative numbers that are shifted right by at least one bit, and nothing
+    otherwise.
     """
     high = as_int32((as_int64(total << 1) * significand + (1 << 31)) >> 32)
     return ((high << 1) + (high >> 31) + addend) >> shift
@@ -75,7 +76,7 @@ def near(total: int, significand: int, addend: int, shift: int) -> Any:
 
 @inlined
 def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
-    """In the steps of the reference, for any multiplier; a negative shift goes to the left."""
+    """Compute the reference's steps, for any multiplier. A negative shift is a left shift."""
     shifted = as_int32(total << max(-shift, 0))
     high = as_int32((as_int64(shifted) * significand + (1 << 30)) >> 31)
     if shift > 0:
@@ -85,7 +86,7 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
 
 @inlined
 def stepped(total: int, significand: int, addend: int) -> Any:
-    """The high half of a product, and an addend."""
+    """Return the high half of a product, plus an addend."""
     if HIGH_MULTIPLY:
         return as_int32((as_int64(total) * significand) >> 32) + addend
     upper, lower = total >> 16, total & 0xFFFF
@@ -96,7 +97,7 @@ def stepped(total: int, significand: int, addend: int) -> Any:
 
 @inlined
 def corrected(total: int, significand: int, addend: int, below: int) -> Any:
-    """The same of a sum with a fraction, which is larger for negative ones."""
+    """Return the same for a sum with fraction bits, to which a correction is added if it is negative."""
     return stepped((total << FRACTION) + ((total >> 31) & below), significand, addend)
 
 
@@ -107,7 +108,8 @@ STEPPED: dict[int, Callable[..., Any]] = {
     6: lambda total, significand, addend, below: stepped(total, significand, addend) >> 6,
     8: lambda total, significand, addend, below: stepped(total, significand, addend) >> 8,
 }
-"""By the shift to the right, the first that is tried first. Few of them: each makes kernels of its own."""
+"""Roundings by right shift, in the order in which they are tried. There are few, because each leads to separate
+kernels."""
 
 CORRECTED: dict[int, Callable[..., Any]] = {
     12: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 12,
@@ -116,10 +118,10 @@ CORRECTED: dict[int, Callable[..., Any]] = {
     8: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 8,
     16: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 16,
 }
-"""The same for sums with a fraction."""
+"""The same for sums with fraction bits."""
 
 SHIFTS = [[f"stepped_{shift}" for shift in STEPPED], [f"corrected_{shift}" for shift in CORRECTED]]
-"""Names of roundings that take as much time and code as the others of a list."""
+"""Groups of rounding names whose code differs only in the shift."""
 
 ROUNDINGS: dict[str, Callable[..., Any]] = {
     **dict(zip(itertools.chain(*SHIFTS), (*STEPPED.values(), *CORRECTED.values()))),
@@ -131,32 +133,32 @@ ROUNDINGS: dict[str, Callable[..., Any]] = {
     "near": near,
     "stepwise": stepwise,
 }
-"""By name: functions of a sum and three constants of its channel."""
+"""Rounding functions by name. They take a sum and three constants of its channel."""
 
 Rounding = Annotated[Callable[..., Any], ROUNDINGS]
 
 
 @inlined
 def saturated_int8(value: int, least: int, most: int) -> int:
-    """A value that is 128 too large, as an int8."""
+    """Convert a value that is 128 too large to int8, with saturation."""
     return min(max(value, 0), 255) - 128
 
 
 @inlined
 def saturated_int16(value: int, least: int, most: int) -> int:
-    """A value that is 2^15 too large, as an int16."""
+    """Convert a value that is 2^15 too large to int16, with saturation."""
     return min(max(value, 0), 65535) - 32768
 
 
 @inlined
 def clipped(value: int, least: int, most: int) -> int:
-    """A value as an int8."""
+    """Convert a value to int8, with saturation."""
     return min(max(value + 128, 0), 255) - 128
 
 
 @inlined
 def limited(value: int, least: int, most: int) -> int:
-    """The nearest value in a range."""
+    """Clamp a value to a range."""
     return min(max(value, least), most)
 
 
@@ -166,19 +168,19 @@ CLAMPS: dict[str, Callable[..., Any]] = {
     "int16": saturated_int16,
     "limits": limited,
 }
-"""By name. Whole types have instructions of their own on Arm if they begin at 0."""
+"""Clamps by name. For ranges that start at 0, Arm has saturating instructions."""
 
 Clamp = Annotated[Callable[..., Any], CLAMPS]
 
 
 @dataclass(frozen=True)
 class Requantizer:
-    """How a kernel turns sums into outputs.
+    """The functions and constants with which a kernel requantizes sums.
 
     Attributes:
         rounding, clamp: names of functions.
         table: int32, `CONSTANTS` for each channel.
-        least, most: of the output.
+        least, most: limits of the output.
     """
 
     rounding: str
@@ -189,11 +191,11 @@ class Requantizer:
 
 
 class Rounded(NamedTuple):
-    """How the sums of all channels are rounded.
+    """The rounding of all channels.
 
     Attributes:
         rounding: the name of a function.
-        addend, shift: of each channel.
+        addend, shift: one for each channel.
     """
 
     rounding: str
@@ -204,10 +206,10 @@ class Rounded(NamedTuple):
 def _rounded_right(
     rounding: str, shift: npt.NDArray[np.int64], zero_point: int, highest: npt.NDArray[np.int64]
 ) -> Rounded | None:
-    """Rounding by an addend before a shift to the right; None where 32 bits do not hold it.
+    """Return the constants that round with an addend before a right shift; None if values can exceed 32 bits.
 
     Args:
-        highest: bounds on the absolute values that are shifted.
+        highest: upper bounds of the absolute values that are shifted.
     """
     if shift.min(initial=1) < 1 or shift.max(initial=1) > 31:
         return None
@@ -216,7 +218,7 @@ def _rounded_right(
 
 
 def _rounded_left(exponent: npt.NDArray[np.int64], zero_point: int, limits: npt.NDArray[np.int64]) -> Rounded | None:
-    """Rounding of multipliers of 1/2 and more; None where 32 bits do not hold the sums."""
+    """Return the rounding for multipliers of at least 1/2; None if sums can exceed 32 bits."""
     shift = exponent + 1
     if shift.min(initial=1) < 1 or shift.max(initial=1) > 30:
         return None
@@ -231,12 +233,12 @@ def _rounded(
     zero_point: int,
     limits: npt.NDArray[np.int64],
 ) -> Rounded | None:
-    """The shortest rounding whose numbers 32 bits hold.
+    """Return the fastest rounding whose values fit in 32 bits.
 
     Args:
-        rounding: by the high half alone.
+        rounding: the name of a rounding that uses only the high half of the product.
     """
-    # The high half of a product is at most half of what is multiplied.
+    # The high half of a product is at most half of the sum.
     by_high_half = _rounded_right(rounding, -exponent - 1, zero_point, limits // 2 + 2)
     if rounding == "once":
         return by_high_half
@@ -254,7 +256,7 @@ def _stepping(
     bias: npt.NDArray[np.int64],
     limits: npt.NDArray[np.int64],
 ) -> Requantizer | None:
-    """The shortest requantizer to int8; None where there are no constants for all channels."""
+    """Return the fastest requantizer to int8; None if not all channels have constants."""
     stage = output.zero_point, output.minimum, output.maximum
     products = limits - abs(bias)
     columns = np.stack([significand, exponent, bias - products, bias + products], axis=1)
@@ -279,7 +281,7 @@ def _stepping(
 def _all_of(
     channels: Sequence[Channel], shift: int, fitted: Callable[[Channel, int], Constants | None]
 ) -> list[Constants] | None:
-    """The constants of all channels, if all have some."""
+    """Return the constants of all channels, if all of them have some."""
     found = []
     for channel in channels:
         constants = fitted(channel, shift)
@@ -296,11 +298,11 @@ def requantizer(
     limits: npt.NDArray[np.int64],
     y_dtype: np.dtype[Any],
 ) -> Requantizer | None:
-    """The requantizer of a layer; None where 32 bits do not hold what it works with.
+    """Return the requantizer of a layer; None if its values can exceed 32 bits.
 
     Args:
-        bias: added to the sums of each channel.
-        limits: bounds on the absolute values of the sums of each channel, with the bias.
+        bias: addend of each channel's sums.
+        limits: upper bounds of the absolute values of each channel's sums, including the bias.
     """
     if bias.size and max(abs(bias).max(), limits.max()) >= 1 << 31:
         return None
@@ -308,7 +310,7 @@ def requantizer(
         np.broadcast_to(value, bias.shape).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
     )
     stepping = None
-    # Bounds that were cut off at the largest number say nothing of the range.
+    # Saturated bounds say nothing about the actual range.
     is_bounded = bool((limits < LARGEST).all())
     if is_bounded and not isinstance(multiplier, WideQuantizedMultiplier) and y_dtype == np.int8:
         stepping = _stepping(significand, exponent, output, bias, limits)
@@ -322,7 +324,7 @@ def exact_requantizer(
     limits: npt.NDArray[np.int64],
     y_dtype: np.dtype[Any],
 ) -> Requantizer | None:
-    """The requantizer that rounds as TFLM does; arguments as those of `requantizer`."""
+    """Return the requantizer that rounds as TFLM does; arguments as in `requantizer`."""
     count = len(bias)
     significand, exponent = (
         np.broadcast_to(value, bias.shape).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
@@ -330,10 +332,10 @@ def exact_requantizer(
     info = np.iinfo(y_dtype)
     wide = isinstance(multiplier, WideQuantizedMultiplier)
     if wide:
-        # A significand of 15 bits, 16 bits further up.
+        # A significand of 15 bits, shifted left by 16.
         significand = reduced_significand(significand) << 16
     rounding = "once" if wide else "up" if output.minimum >= output.zero_point else "away"
-    # Whole types are clamped fastest.
+    # Clamping to a whole type is the fastest.
     is_whole = (output.minimum, output.maximum) == (info.min, info.max)
     offsets = {str(y_dtype): int(info.min)} if is_whole else {}
     for clamp, offset in {**offsets, "limits": 0}.items():

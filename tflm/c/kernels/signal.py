@@ -1,8 +1,8 @@
-"""Signal operators on small processors: the spectrum of int16, in place, and square roots without floats.
+"""Signal operators on small processors: the spectrum of int16, computed in place, and square roots without floats.
 
-The transform of 2n real values is that of n pairs, as in kissfft. Pairs are first put in order. Then each stage joins
-groups of p slots of m pairs each, in place: it divides by p, turns all but the first slot by roots of unity, and
-combines the slots. A root of 1 turns nothing that was divided.
+As in kissfft, 2n real values are transformed as n complex pairs. The pairs are first permuted. Then each stage combines
+groups of p slots of m pairs each, in place: it divides by p, multiplies all but the first slot by roots of unity
+(twiddle factors), and applies a butterfly to the slots. A root of 1 does not change the divided values.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
 NARROW_INTEGERS = True
 
 HALF = 32767 // 2
-"""1/2 in Q0.15, as kissfft has it."""
+"""1/2 in Q0.15, with kissfft's value."""
 
 
 class Spectrum(NamedTuple):
-    """Spectra of rows of samples.
+    """Sizes of spectra.
 
     Attributes:
-        rows: how many there are.
-        given: samples of a row; zeros follow.
-        bins: of a row of the output.
-        pairs: that are transformed.
-        stages: of the transform.
+        rows: number of rows.
+        given: number of samples in a row of the input; the rest is zero.
+        bins: number of bins in a row of the output.
+        pairs: number of pairs that are transformed.
+        stages: number of stages of the transform.
     """
 
     rows: int
@@ -48,13 +48,13 @@ class Spectrum(NamedTuple):
 
 @inlined
 def times(sample: int, factor: int) -> Any:
-    """A sample times a factor in Q0.15, rounded, halves up."""
+    """Return a sample times a factor in Q0.15, rounded, halves up."""
     return (sample * factor + (1 << 14)) >> 15
 
 
 @inlined
 def turned(y: Int16s, place: int, factor: int, roots: Int16s, root: int) -> tuple[Any, Any]:
-    """A pair times a factor, then times a root."""
+    """Return a pair times a factor, then times a root."""
     real = times(y[place], factor)
     imaginary = times(y[place + 1], factor)
     c = roots[root]
@@ -64,13 +64,14 @@ def turned(y: Int16s, place: int, factor: int, roots: Int16s, root: int) -> tupl
 
 @inlined
 def divided(y: Int16s, place: int, factor: int) -> tuple[Any, Any]:
-    """A pair times a factor."""
+    """Return a pair times a factor."""
     return times(y[place], factor), times(y[place + 1], factor)
 
 
 @inlined
 def combine_2(y: Int16s, place: int, step: int, real1: int, imaginary1: int) -> int:
-    """Two slots: the pair at the place is not yet divided, the other one is turned."""
+    """Apply the butterfly to two slots: the pair at `place` is not yet divided, the other one is already multiplied by
+    its root."""
     real0, imaginary0 = divided(y, place, HALF)
     y[place] = real0 + real1
     y[place + 1] = imaginary0 + imaginary1
@@ -83,7 +84,7 @@ def combine_2(y: Int16s, place: int, step: int, real1: int, imaginary1: int) -> 
 def combine_4(
     y: Int16s, place: int, step: int, real1: int, imag1: int, real2: int, imag2: int, real3: int, imag3: int
 ) -> int:
-    """Four slots, likewise."""
+    """Apply the butterfly to four slots, likewise."""
     real0, imag0 = divided(y, place, 32767 // 4)
     even_real, even_imag = real0 + real2, imag0 + imag2
     odd_real, odd_imag = real1 + real3, imag1 + imag3
@@ -102,7 +103,7 @@ def combine_4(
 
 @inlined
 def stage_2(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
-    """All groups of two slots."""
+    """Combine all groups of two slots."""
     for group in range(groups):
         place = 4 * m * group
         real, imaginary = divided(y, place + 2 * m, HALF)
@@ -115,7 +116,7 @@ def stage_2(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
 
 @inlined
 def stage_4(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
-    """All groups of four slots."""
+    """Combine all groups of four slots."""
     for group in range(groups):
         place = 8 * m * group
         real1, imag1 = divided(y, place + 2 * m, 32767 // 4)
@@ -133,7 +134,7 @@ def stage_4(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
 
 @inlined
 def stage_3(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
-    """All groups of three slots. The second and the third are as far above a point in the middle as below."""
+    """Combine all groups of three slots. The second and third result are the sum and the difference of two terms."""
     height = roots[2 * groups * m + 1]
     for group in range(groups):
         for k in range(m):
@@ -166,7 +167,8 @@ def combine_5(
     roots: Int16s,
     fifth: int,
 ) -> int:
-    """One part of five slots: of sums of opposite slots, and of differences of the other part, turned upright."""
+    """Compute one component of five slots, from sums of opposite slots, and from differences of the other component,
+    rotated by a right angle."""
     c1, s1, c2, s2 = roots[fifth], roots[fifth + 1], roots[2 * fifth], roots[2 * fifth + 1]
     middle1 = zero + times(sum1, c1) + times(sum2, c2)
     middle2 = zero + times(sum1, c2) + times(sum2, c1)
@@ -182,7 +184,7 @@ def combine_5(
 
 @inlined
 def stage_5(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
-    """All groups of five slots, of which two pairs are as far above a point in the middle as below."""
+    """Combine all groups of five slots. Two pairs of results are each the sum and the difference of two terms."""
     fifth = 2 * groups * m
     for group in range(groups):
         for k in range(m):
@@ -201,7 +203,7 @@ def stage_5(y: Int16s, roots: Int16s, m: int, groups: int) -> int:
 
 @inlined
 def odd_stage(y: Int16s, roots: Int16s, p: int, m: int, groups: int) -> int:
-    """A stage of three or five slots."""
+    """Combine groups of three or five slots."""
     if p == 3:
         stage_3(y, roots, m, groups)
     else:
@@ -211,19 +213,19 @@ def odd_stage(y: Int16s, roots: Int16s, p: int, m: int, groups: int) -> int:
 
 @inlined
 def no_stage(y: Int16s, roots: Int16s, p: int, m: int, groups: int) -> int:
-    """Nothing: all factors are powers of two."""
+    """Do nothing: all factors are powers of two."""
     return p
 
 
 ODD_STAGES: dict[str, Callable[..., Any]] = {"none": no_stage, "odd": odd_stage}
-"""By whether the number of pairs has odd factors."""
+"""Function for odd factors, by whether the number of pairs has any."""
 
 OddStage = Annotated[Callable[..., Any], ODD_STAGES]
 
 
 @inlined
 def put_in_order(x: Int16s, y: Int16s, orders: Int16s, given: int, n: int) -> int:
-    """Set the pairs of y to those of x in another order; samples that x does not have are 0."""
+    """Set the pairs of y to the permuted pairs of x. Samples that x lacks are 0."""
     for i in range(n):
         place = 2 * orders[i]
         y[2 * i] = x[place] if place < given else 0
@@ -233,7 +235,7 @@ def put_in_order(x: Int16s, y: Int16s, orders: Int16s, given: int, n: int) -> in
 
 @inlined
 def unravel(y: Int16s, roots: Int16s, n: int) -> int:
-    """The spectrum of real values, n + 1 bins, from that of their pairs taken for complex values."""
+    """Compute the spectrum of real values, n + 1 bins, from the spectrum of their pairs as complex values."""
     real, imaginary = divided(y, 0, HALF)
     y[0] = real + imaginary
     y[1] = 0
@@ -268,13 +270,13 @@ def rfft(
     super_twiddles: Int16s,
     spectrum: Spectrum,
 ) -> int:
-    """SignalRfft of int16.
+    """Compute SignalRfft of int16.
 
     Args:
-        factors: of the pairs, in the order of the stages.
-        orders: where each pair comes from.
+        factors: factors of the number of pairs, in the order of the stages.
+        orders: source of each pair.
         roots: all n-th roots of unity, in Q0.15.
-        super_twiddles: the roots that separate the spectra of even and odd samples.
+        super_twiddles: roots that separate the spectra of even and odd samples.
     """
     n = spectrum.pairs
     for row in range(spectrum.rows):
@@ -298,7 +300,8 @@ def rfft(
 
 
 def order_of(config: KissFftrConfig) -> npt.NDArray[np.int16]:
-    """The pair that each place of the first stage takes: its digits in the bases of the factors, in reverse."""
+    """Return the source of each pair of the first stage: its index with the digits reversed in the bases of the
+    factors."""
     places, step = np.zeros(1, np.int64), config.n
     for factor in config.factors[::-1]:
         step //= factor
@@ -307,7 +310,7 @@ def order_of(config: KissFftrConfig) -> npt.NDArray[np.int16]:
 
 
 def bind_rfft(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """SignalRfft of int16; None for others, and for more pairs than an int16 counts."""
+    """Bind SignalRfft of int16; None for other types, and for more pairs than fit in an int16."""
     op: FftOpData = node.op_data
     input, output = node.eval_input(0), node.eval_output(0)
     x, y = input.elements, output.elements.reshape(-1)
@@ -333,7 +336,7 @@ def bind_rfft(context: KernelContext, node: Node, part: Part | None = None) -> S
 
 @inlined
 def small_root(value: int, places: int) -> int:
-    """The root of an integer below 2^30, rounded to the nearest integer; `places` is that of its highest one bit."""
+    """Return the square root of an integer below 2^30, rounded; `places` is the position of its highest set bit."""
     rest = value
     root = 0
     bit = 1 << (places & 30)
@@ -348,7 +351,7 @@ def small_root(value: int, places: int) -> int:
 
 @inlined
 def large_root(value: int, places: int) -> Any:
-    """The same of any uint64; never rounded up from the largest of 16 and of 32 bits."""
+    """Return the square root of any uint64; never rounded up from the largest value of 16 or of 32 bits."""
     one = as_uint64(1)
     rest = value
     root = as_uint64(0)
@@ -365,7 +368,7 @@ def large_root(value: int, places: int) -> Any:
 
 @kernel
 def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
-    """Roots, shifted right."""
+    """Compute square roots, shifted right."""
     bits = scale_bits[0] & 31
     for i in range(count):
         places = 63 - leading_zeros(x[i])
@@ -377,7 +380,7 @@ def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
 
 
 def bind_square_root(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """SignalFilterBankSquareRoot."""
+    """Bind SignalFilterBankSquareRoot."""
     x, y = node.eval_input(0).elements.reshape(-1), node.eval_output(0).elements.reshape(-1)
     step = square_root.step(x=x, scale_bits=node.eval_input(1).elements, y=y, count=x.size)
     return [step, *clear_steps(y[x.size :])]

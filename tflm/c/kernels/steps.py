@@ -1,7 +1,7 @@
-"""Constants of a short requantization, found by search and proved at every step of the output.
+"""Search for constants of a fast requantization, and prove them at every step of the output.
 
-The output grows with the sum, and has at most 256 values. A shorter function that grows as well gives the same outputs
-if it steps at the same sums.
+The output is a monotone function of the sum with at most 256 values. Another monotone function is equal to it if its
+values change at the same sums.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ Integers = npt.NDArray[np.int64]
 
 LARGEST = (1 << 31) - 1
 WORD = 32
-"""Bits below the high half of a product."""
+"""Number of bits below the high half of a product."""
 
 FRACTION = 8
-"""Bits that a sum is shifted to the left by, where negative ones have a correction of less than one."""
+"""Left shift of sums, so that a fraction can be added to negative ones as a correction."""
 
 NEARBY = (0, -1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
-"""Significands that are tried, from the nearest one."""
+"""Offsets from the rounded significand to try, the smallest first."""
 
 NEAR = 60
-"""The largest offset that is tried for sums with a correction."""
+"""Largest offset to try for sums with a correction."""
 
 FAR = 1 << 62
 
 
 class Constants(NamedTuple):
-    """Of a channel: what is added to its sums, and what the table of `requantization` has behind the bias."""
+    """Constants of a channel: an offset of its sums, and its entries in the table of `requantization` after the
+    bias."""
 
     offset: int
     significand: int
@@ -40,7 +41,7 @@ class Constants(NamedTuple):
     below: int
 
     def outputs(self, sums: Integers, shift: int, fraction: int) -> Integers:
-        """The outputs of sums, before the clamp."""
+        """Return the outputs for sums, before the clamp."""
         scaled = (sums + self.offset) << fraction
         scaled = scaled + np.where(scaled < 0, self.below, 0)
         high: Integers = ((scaled * self.significand) >> WORD) + self.addend
@@ -48,33 +49,33 @@ class Constants(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Sums at which an output must be at least a value, and, from `lower` on, those at which it must be less."""
+    """Sums with limits of their output: at least `values`, or from index `lower` on, less than `values`."""
 
     sums: Integers
     values: Integers
     lower: int
 
     def bounds(self, significand: int, shift: int, fraction: int = 0) -> tuple[int, int]:
-        """What a sum of 0 must become in units of 2^-32, before the shift: from the first to below the second."""
+        """Return the range (end exclusive) of the result for a sum of 0, in units of 2^-32, before the shift."""
         needed = (self.values << (shift + WORD)) - (self.sums << fraction) * significand
         return int(needed[: self.lower].max(initial=-FAR)), int(needed[self.lower :].min(initial=FAR))
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Points:
-        """Some of the points."""
+        """Return some of the points."""
         return Points(self.sums[chosen], self.values[chosen], int(np.count_nonzero(chosen[: self.lower])))
 
     def hold(self, outputs: Integers) -> bool:
-        """Whether these are the outputs of the sums."""
+        """Whether these outputs satisfy the limits of all points."""
         return bool((outputs >= self.values)[: self.lower].all() and (outputs < self.values)[self.lower :].all())
 
 
 class Channel(NamedTuple):
-    """How a channel's sums become outputs.
+    """The requantization of a channel.
 
     Attributes:
-        significand, exponent: of its multiplier, in Q0.31.
-        zero_point, least, most: of the output.
-        low, high: the range of sums, both ends included.
+        significand, exponent: the channel's multiplier, with the significand in Q0.31.
+        zero_point, least, most: zero point and limits of the output.
+        low, high: range of sums, inclusive.
     """
 
     significand: int
@@ -87,12 +88,12 @@ class Channel(NamedTuple):
 
     @functools.lru_cache(1 << 12)  # noqa: B019  # of a few hundred bytes each
     def points(self) -> Points | None:
-        """The sums before and behind each step of the output; None where 32 bits do not hold the sums."""
+        """Return the sums just before and after each step of the output; None if sums can exceed 32 bits."""
         right, left = max(-self.exponent, 0), max(self.exponent, 0)
         if right > 31 or left > 30 or self._largest(0) << left > LARGEST:
             return None
         outputs = np.arange(self.least + 1, self.most + 1, dtype=np.int64)
-        # Halves of numbers below zero are rounded down.
+        # Halves of negative numbers are rounded down.
         is_below = (outputs <= self.zero_point) & (right > 0)
         products = ((outputs - self.zero_point) << right) - (1 << right >> 1) + is_below
         products = np.clip(products, -1 << 31, 1 << 31)  # sums do not grow
@@ -106,17 +107,18 @@ class Channel(NamedTuple):
         return Points(table[:, 0], table[:, 1], len(begin) + len(sums))
 
     def _largest(self, offset: int) -> int:
-        """The largest absolute value of a sum with an offset, of which less than that can be added."""
+        """Return an exclusive bound of the absolute value of a sum with an offset."""
         return max(-self.low, self.high) + abs(offset)
 
     def significands(self, shift: int) -> Iterator[int]:
-        """Those for a shift to the right after the multiplication; none where 31 bits do not hold them."""
+        """Yield significands to try with a right shift after the multiplication; none if they exceed 31 bits."""
         exact = self.significand * 2.0 ** (self.exponent + 1 + shift)
         if exact < LARGEST - len(NEARBY):
             yield from (max(round(exact) + nearby, 0) for nearby in NEARBY)
 
     def fitted(self, shift: int) -> Constants | None:
-        """Constants such that ((sum + offset) * significand / 2^32 + addend) / 2^shift, rounded down, is the output."""
+        """Find constants with which ((sum + offset) * significand / 2^32 + addend) / 2^shift, rounded down, is the
+        output."""
         points = self.points()
         for significand in self.significands(shift) if points else ():
             assert points is not None
@@ -129,7 +131,8 @@ class Channel(NamedTuple):
         return None
 
     def fitted_away(self, shift: int) -> Constants | None:
-        """The same with (sum + offset) * 2^8, plus `below` where that is negative, in place of sum + offset."""
+        """Find constants that do the same with (sum + offset) * 2^8, plus `below` if that is negative, in place of sum
+        + offset."""
         points = self.points()
         if (
             points is None
@@ -139,7 +142,7 @@ class Channel(NamedTuple):
             return None
         is_below = points.sums < 0
         lower, upper = points.where(is_below), points.where(~is_below)
-        # The offset decides which sums are negative.
+        # The offset decides which sums count as negative.
         first = max(-int(upper.sums.min(initial=NEAR)), -NEAR)
         last = min(-int(lower.sums.max(initial=-NEAR)) - 1, NEAR)
         for significand in self.significands(shift - FRACTION):
@@ -161,18 +164,19 @@ class Channel(NamedTuple):
         return None
 
     def _holds(self, made: Constants, points: Points, shift: int, fraction: int) -> bool:
-        """Whether outputs step where they must, and 32 bits hold all that is computed."""
+        """Whether the outputs satisfy all points, and all values fit in 32 bits."""
         largest = (self._largest(made.offset) << fraction) + abs(made.below)
         fits = largest <= LARGEST and (largest * made.significand >> WORD) + abs(made.addend) + 1 <= LARGEST
         return fits and points.hold(made.outputs(points.sums, shift, fraction))
 
 
 ZERO = np.array([0, 0, 1, 1], np.int64)
-"""Outputs that the sums nearest to the offset have at least, and less than that, without the zero point."""
+"""Limits of the outputs at the sums nearest to the offset, without the zero point: at least the first, less than the
+second."""
 
 
 def first_multiple(factor: int, modulus: int, low: int, high: int) -> int | None:
-    """The least multiple of a factor, divided by it, that is in a range modulo a number; None if there is none."""
+    """Return the smallest k for which k * factor modulo a number is in a range; None if there is none."""
     if high - low >= modulus - 1:
         return 0
     low, high = low % modulus, high % modulus

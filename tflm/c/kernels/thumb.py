@@ -1,4 +1,5 @@
-"""Inner loops for Cortex-M without DSP instructions, where compilers run out of registers; see `dsp`."""
+"""Inner loops in assembly for Cortex-M without DSP instructions, for which compilers run out of registers; see
+`dsp`."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from tflm.c.kernels.dsp import Functions, shift_of
 from tflm.c.kernels.steps import FRACTION
 
 LONG, SHORT = "THUMB_ASSEMBLY && LONG_MULTIPLY", "THUMB_ASSEMBLY && !LONG_MULTIPLY"
-"""Conditions: with SMLAL, and with the instructions of a Cortex-M0 alone."""
+"""Preprocessor conditions: processors with SMLAL, and those with only the instructions of a Cortex-M0."""
 
 SHORT_BYTES, LONG_BYTES = 36, 28
-"""Of the code for a round."""
+"""Code size of a round."""
 
 
 def _short_sums(word: str, sum: str, upper: str) -> str:
-    """Two products with each half of two words; the carry is the sign of what is below the upper half."""
+    """Add two products with each half of two words. The carry is the sign of the part below the upper half."""
     return (
         f"    ldmia r1!, {{r4, r5}}\n    muls r4, r3, r4\n    muls r5, r0, r5\n    adds r4, r4, r5\n"
         f"    add {sum}, {sum}, r4\n    asrs r4, r4, #16\n    adcs {upper}, {upper}, r4\n"
@@ -21,24 +22,24 @@ def _short_sums(word: str, sum: str, upper: str) -> str:
 
 
 def _short_loop(label: int, weights: str) -> str:
-    """Rounds with the weights of one of two channels, of which a word in r0 has two."""
+    """Return rounds with the weights of one of two channels; the word in r0 contains two weights of each."""
     rounds = f"    ldmia r2!, {{r0}}\n{weights}{_short_sums('', 'r12', 'r6')}{_short_sums('', 'lr', 'r7')}"
     return f"{label}:  .rept 4\n{rounds}    .endr\n    cmp r1, r8\n    bne {label}b\n"
 
 
 FIRST_WEIGHTS = "    sxtb r3, r0\n    lsls r0, r0, #8\n    asrs r0, r0, #24\n"
 SECOND_WEIGHTS = "    lsls r3, r0, #16\n    asrs r3, r3, #24\n    asrs r0, r0, #24\n"
-"""Of two channels: two weights from a word in r0, in r3 and r0."""
+"""Code for each of two channels that extracts two weights from the word in r0 to r3 and r0."""
 
 LOOP_BYTES = 4 * SHORT_BYTES + 8
-"""From the loop of the first channel to that of the second."""
+"""Distance from the loop of the first channel to that of the second."""
 
 BOTH_LOOPS = f"{_short_loop(2, FIRST_WEIGHTS)}    b 4f\n    nop\n{_short_loop(3, SECOND_WEIGHTS)}"
-"""They begin at labels 2 and 3, and end at 4."""
+"""The loops begin at labels 2 and 3, and end at label 4."""
 
 
 def joint_sums_short(functions: Functions) -> str:
-    """r0: results; r1: words; r2: weights; r3: rounds, and in the lowest bit the channel."""
+    """r0: results; r1: words; r2: weights; r3: twice the rounds, plus the index of the channel."""
     return (
         "    .syntax unified\n    push {r0, r4-r7, lr}\n    mov r4, r8\n    push {r4}\n"
         "    movs r5, #1\n    ands r5, r5, r3\n    lsrs r3, r3, #1\n    lsls r4, r3, #4\n    adds r4, r4, r1\n"
@@ -52,7 +53,8 @@ def joint_sums_short(functions: Functions) -> str:
 
 
 def _output(sum: str, shift: int, is_corrected: bool) -> str:
-    """A sum becomes an output at r7, by a significand in r4 and r5, an addend in r6 and a correction at [sp, #24]."""
+    """Turn a sum into an output at r7, with the significand in r4 and r5, the addend in r6 and the correction at [sp,
+    #24]."""
     correction = "    asrs r1, r0, #31\n    ldr r2, [sp, #24]\n    ands r1, r1, r2\n"
     correction += f"    lsls r0, r0, #{FRACTION}\n    adds r0, r0, r1\n"
     return (
@@ -68,7 +70,7 @@ def _output(sum: str, shift: int, is_corrected: bool) -> str:
 
 
 def multiply_four(functions: Functions) -> str | None:
-    """r0: windows that are held; r1: weights; r2: table; r3: outputs; behind them rounds, channels, step of outputs."""
+    """r0: im2col tile; r1: weights; r2: table; r3: outputs; on the stack: rounds, channels, step of outputs."""
     shift, is_corrected = shift_of(functions)
     if shift is None:
         return None
@@ -98,7 +100,7 @@ def multiply_four(functions: Functions) -> str | None:
 
 
 def joint_sums_long(functions: Functions) -> str:
-    """As `joint_sums_short`, in 64 bits."""
+    """The same as `joint_sums_short`, with sums of 64 bits."""
     return (
         "    .syntax unified\n    push {r4-r11, lr}\n    and r4, r3, #1\n    add r2, r2, r4\n    lsr r3, r3, #1\n"
         f"    rsb r12, r3, #0\n    and r12, r12, #3\n    mov lr, #{LONG_BYTES}\n    adr.w r4, 2f\n"

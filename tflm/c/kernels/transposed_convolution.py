@@ -1,7 +1,7 @@
-"""TRANSPOSE_CONV on small processors: an ordinary convolution for each phase of the output.
+"""TRANSPOSE_CONV on small processors, as an ordinary convolution for each phase of the output.
 
-Output position o of a dimension is in phase (o + before) modulo stride. It takes every stride-th tap of the filter:
-forward through the input, and backward through the filter.
+Output position o of a dimension belongs to phase (o + before) modulo stride. It uses every stride-th tap of the filter,
+going forward through the input and backward through the filter.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.transpose_conv import INPUTS
 
 SHALLOW = 8
-"""Channels of 8 bits for which runs are long enough to be multiplied by themselves."""
+"""Minimum number of 8-bit channels for which windows are read in place."""
 
 
 class Phase(NamedTuple):
     """A phase of one dimension.
 
     Attributes:
-        windows: over the input, one for each output position of the phase.
-        outputs: those positions.
-        taps: of the filter, in the order of the windows; empty for positions that no tap reaches.
+        windows: windows over the input, one for each output position of the phase.
+        outputs: the output positions.
+        taps: taps of the filter, in the order of the windows; empty for positions that no tap reaches.
     """
 
     windows: Axis
@@ -42,7 +42,8 @@ class Phase(NamedTuple):
 
 
 def phases(axis: Axis) -> Iterator[Phase]:
-    """The phases of a dimension that have outputs; the axis is that of a convolution from the output to the input."""
+    """Return the phases of a dimension that have outputs. The axis is that of a convolution from the output to the
+    input."""
     for phase in range(axis.stride):
         first = (phase - axis.before) % axis.stride
         taps = range(phase, axis.taps, axis.stride)[::-1]
@@ -53,7 +54,7 @@ def phases(axis: Axis) -> Iterator[Phase]:
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """TRANSPOSE_CONV of integers; None for few channels of 8 bits, and where 32 bits do not hold the sums."""
+    """Bind an integer TRANSPOSE_CONV; None if it has few 8-bit channels, or if sums can exceed 32 bits."""
     x, weights, bias, y, constant = INPUTS.bound(node)
     op: OpDataConv = node.op_data
     is_shallow = x.itemsize == 1 and x.shape[3] < SHALLOW

@@ -1,4 +1,5 @@
-"""Inputs of 16 bits times weights of two channels: four windows beside each other, or a vector as it lies in memory."""
+"""Multiply 16-bit inputs by the weights of two channels: four interleaved windows of an im2col tile, or a vector in
+place."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ NARROW_INTEGERS = True
 
 @inlined
 def gather_beside(x: Int16s, held: Int16s, place: int, window: int, shape: Any) -> None:
-    """Hold the elements of a window beside those of the other three of four.
+    """Copy the elements of a window to the tile, interleaved with those of the other three windows.
 
     Args:
-        place: which of the four it is.
-        window: its number.
+        place: index of the window in the tile.
+        window: number of the window.
     """
     target = place
     columns = shape.column_taps * shape.column_dilation
@@ -47,7 +48,7 @@ def gather_beside(x: Int16s, held: Int16s, place: int, window: int, shape: Any) 
 
 @inlined
 def copy_beside(x: Int16s, held: Int16s, target: int, at: int, count: int) -> None:
-    """Hold elements from a place in the image."""
+    """Copy elements from a position in the image."""
     source = int16_from(x, at)
     held = int16_from(held, target)
     for _k in range(count // 4):
@@ -76,9 +77,9 @@ def multiply_beside(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of four windows; arguments as those of `multiply_pairs`.
+    """Set the outputs of four windows; arguments as in `multiply_pairs`.
 
-    The channels take turns in being the first: so GCC keeps all sums in registers.
+    Which channel comes first alternates, so that GCC keeps all sums in registers.
     """
     row = 0
     rounds = products // WIDE_DEPTH
@@ -136,7 +137,7 @@ def multiply_one(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of one of four windows; arguments as those of `multiply_pairs`."""
+    """Set the outputs of one of four windows; arguments as in `multiply_pairs`."""
     row = 0
     rounds = products // WIDE_DEPTH
     for channel in range(0, channels, CHANNELS):
@@ -160,7 +161,7 @@ def multiply_one(
 def convolve_int16(
     rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, held: Int16s, y: Int16s, shape: Shape
 ) -> int:
-    """Windows of an image of 16 bits times weights, with sums of 32 bits; arguments as those of `convolve_int8`."""
+    """Multiply windows of a 16-bit image by weights, with 32-bit sums; arguments as in `convolve_int8`."""
     products, channels, y_step, least, most = shape.products, shape.channels, shape.y_step, shape.least, shape.most
     window = shape.first
     for k in range(WINDOWS * (products - WIDE_DEPTH), WINDOWS * products):
@@ -189,12 +190,12 @@ def convolve_int16(
 
 
 class WideVectors(NamedTuple):
-    """Vectors of 16 bits.
+    """Sizes of 16-bit vectors.
 
     Attributes:
-        total, depth: how many there are, and their elements.
-        channels: of the output.
-        least, most: of the output.
+        total, depth: number of vectors, and of their elements.
+        channels: number of output channels.
+        least, most: limits of the output.
     """
 
     total: int
@@ -207,7 +208,7 @@ class WideVectors(NamedTuple):
 @assembled({dsp.CONDITION: dsp.sums_of_vector})
 @standalone
 def sums_of_vector(x: Int16s, weights: Int8s, rounds: int) -> int:
-    """The sum of products of a vector for a channel, and in the upper 32 bits that for the next one."""
+    """Return a vector's sum of products for a channel, and in the upper 32 bits that for the next channel."""
     sum0, sum1 = 0, 0
     for _round in range(rounds):
         for k in unrolled(DEPTH):
@@ -223,10 +224,11 @@ def sums_of_vector(x: Int16s, weights: Int8s, rounds: int) -> int:
 def multiply_wide(
     rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, vectors: WideVectors
 ) -> int:
-    """Vectors of 16 bits times weights, with sums of 32 bits.
+    """Multiply 16-bit vectors by weights, with 32-bit sums.
 
     Args:
-        weights: for two channels at a time, of one element after the other; of an even number of elements.
+        weights: for each pair of channels, the weights of both for one element after the other, padded to an even
+            number of elements.
         table: bias, significand, addend and shift of each channel.
     """
     depth, channels, least, most = vectors.depth, vectors.channels, vectors.least, vectors.most

@@ -1,6 +1,6 @@
-"""Windows of images times weights, with the windows read where they lie: no memory to hold them in, but more loads.
+"""Multiply windows of images by weights, reading the windows in place. This needs no im2col tile, but more loads.
 
-Runs of adjacent elements are multiplied as vectors: of 8 bits as in `dense`, of 16 bits as in `wide_windows`.
+Runs of adjacent elements are multiplied as vectors: 8-bit elements as in `dense`, 16-bit elements as in `wide_windows`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tflm.kernels.reference import conv_2d
 NARROW_INTEGERS = True
 
 CHANNELS = 4
-"""Whose weights are multiplied at a time, and follow each other."""
+"""Number of channels whose weights are interleaved, and multiplied at a time."""
 
 
 class Positions(NamedTuple):
@@ -49,13 +49,14 @@ class Shape(NamedTuple):
     """The windows of a convolution; attributes as in `Axis`.
 
     Attributes:
-        x_step, y_step: elements from a column to the next.
-        y_row: elements of the output from a row to the next.
-        depth: channels of the input that are read, in one run.
-        channels: of the output.
-        runs, run_columns: runs of adjacent elements in a row of a window, a dilation apart, and columns of each.
-        limit: the most elements of 8 bits whose products are added at a time.
-        least, most: of the output.
+        x_step, y_step: step from a column to the next.
+        y_row: step of the output from a row to the next.
+        depth: number of input channels that are read, in one run.
+        channels: number of output channels.
+        runs, run_columns: number of runs of adjacent elements in a row of a window, a dilation apart, and number of
+            columns in each.
+        limit: maximum number of 8-bit elements whose products are added at a time.
+        least, most: limits of the output.
     """
 
     x_rows: int
@@ -83,17 +84,17 @@ class Shape(NamedTuple):
 
 
 LONG = 16
-"""Elements of a run for which it pays to multiply it by itself."""
+"""Minimum number of elements for which multiplying a run separately pays."""
 
 PIECES = 3
-"""Of a run: before the image, inside of it, and behind it."""
+"""Number of pieces of a run: before the image, inside of it, and after it."""
 
 BEFORE, INSIDE = 0, 1
 
 
 @inlined
 def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
-    """The elements of a piece of the run that begins at a row and a column."""
+    """Return the number of elements in a piece of the run that begins at a row and a column."""
     before = min(max(-column, 0), shape.run_columns)
     if row < 0 or row >= shape.x_rows:
         before = shape.run_columns
@@ -104,13 +105,13 @@ def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
 
 @inlined
 def is_inside(row: int, column: int, shape: Any) -> Any:
-    """Whether a run has no piece outside of the image."""
+    """Whether a run is completely inside of the image."""
     return row >= 0 and row < shape.x_rows and column >= 0 and column + shape.run_columns <= shape.x_columns
 
 
 @inlined
 def elements_of(x: Int8s, outside: Int8s, piece: int, row: int, column: int, shape: Any) -> Any:
-    """The elements of a piece."""
+    """Return the address of a piece's elements."""
     elements = int8_from(outside, 0)
     if piece == INSIDE:
         elements = int8_from(x, (row * shape.x_columns + max(column, 0)) * shape.x_step)
@@ -128,12 +129,12 @@ def convolve_runs(
     y: Int8s,
     shape: Shape,
 ) -> int:
-    """Windows of an image of 8 bits times weights.
+    """Multiply windows of an 8-bit image by weights.
 
     Args:
-        outside: a run of elements that are outside of the image.
-        weights: for four channels at a time, those of one run after the other, as `paired_words` returns them.
-        table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
+        outside: a run of elements for positions outside of the image.
+        weights: for each four channels, the weights of one run after the other, packed by `paired_words`.
+        table: bias, significand, addend and shift of each channel, padded to a multiple of four channels.
     """
     least, most, last = shape.least, shape.most, shape.channels - 1
     for window in range(shape.y_rows * shape.y_columns):
@@ -167,7 +168,7 @@ def convolve_runs(
                             sum2 += lower_sum(sums21, WORD_UPPER) - LARGEST_WORD_SUM
                             sum3 += upper_sum(sums03, WORD_UPPER)
                             words = int32_from(words, count)
-            # Channels that are not there are stored in the place of the last one, before it.
+            # Missing channels are stored at the address of the last one, and then overwritten.
             outputs[min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
             outputs[min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
             outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
@@ -180,11 +181,12 @@ def convolve_runs(
 def convolve_wide_runs(
     rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, shape: Shape
 ) -> int:
-    """Windows of an image of 16 bits times weights. Elements outside of the image are 0.
+    """Multiply windows of a 16-bit image by weights. Elements outside of the image are 0.
 
     Args:
-        weights: for two channels at a time, those of one run after the other, of an even number of elements.
-        table: as of `convolve_runs`.
+        weights: for each pair of channels, the weights of one run after the other, padded to an even number of
+            elements.
+        table: as in `convolve_runs`.
     """
     least, most, last = shape.least, shape.most, shape.channels - 1
     length = shape.run_columns * shape.depth
@@ -215,7 +217,8 @@ def convolve_wide_runs(
 
 
 def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """CONV_2D of integers; None where 32 bits do not hold the sums, or weights are encoded and would be decoded."""
+    """Bind an integer CONV_2D; None if sums can exceed 32 bits, or if weights are encoded, so that they would be
+    decoded."""
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not constant or op.multiplier is None or is_encoded(node.eval_input(conv_2d.INPUTS.weights).elements):
@@ -233,7 +236,7 @@ def bind_layer(
     y: npt.NDArray[Any],
     places: tuple[Positions, Positions] = (ALL, ALL),
 ) -> list[Step] | None:
-    """The steps that set y to the windows of x times the weights of a layer; arguments as those of `convolution`.
+    """Return the steps that set y to the windows of x times the weights of a layer; arguments as in `convolution`.
 
     Args:
         places: the rows and the columns of y that the windows set.
@@ -287,34 +290,36 @@ def bind_layer(
 
 
 def are_rows_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
-    """Whether a row of a window is one run. Pieces of a run of several columns have a multiple of four bytes.
+    """Whether each row of a window is a single run. If it has several columns, its pieces must have a multiple of four
+    bytes.
 
     Args:
-        depth: channels that a window has.
+        depth: number of channels of a window.
         x: (batches, rows, columns, channels).
-        itemsize: of x.
+        itemsize: size of an element of x.
     """
     has_pieces = columns.leaves_image and depth * itemsize % 4 != 0
     return columns.dilation == 1 and x[3] == depth and not has_pieces
 
 
 def has_long_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
-    """Whether windows of 16 bits are multiplied faster as they lie than held; arguments as of `are_rows_runs`."""
+    """Whether 16-bit windows are multiplied faster in place than in an im2col tile; arguments as in `are_rows_runs`."""
     return itemsize == 2 and depth * (columns.taps if are_rows_runs(columns, depth, x, itemsize) else 1) >= LONG
 
 
 def words_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Weights (channels, runs, elements) as words (quadruples of channels, runs, elements)."""
+    """Pack weights (channels, runs, elements) as words (quadruples of channels, runs, elements)."""
     return np.stack([paired_words(of_run) for of_run in weights.transpose(1, 0, 2)], 1)
 
 
 def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-    """Weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
+    """Pack weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
     return np.ascontiguousarray(packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3), None)
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
-    """How many bytes behind the output the input may begin: a window is read again for every four channels."""
+    """Return how many bytes after the output's first byte the input may begin. Each window is read once for every four
+    channels."""
     x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
     weights = facts.inputs[1]
     if input or x is None or weights is None or both is None or x.dims[0] != 1 or weights.dims[3] != x.dims[3]:
