@@ -28,7 +28,9 @@ from tflm.c.instructions import (
     keys_of,
     measured_instructions,
     program_counts,
+    repeated,
 )
+from tflm.c.program import KernelCall, OperatorCode, Program
 from tflm.c.sizes import Build
 from tflm.c.trips import trips_of
 
@@ -97,7 +99,7 @@ def _samples(
     """Samples of kernels; a model that ends its invoke early has fewer calls, and none of a program."""
     found: Samples = defaultdict(list)
     for model in models:
-        made = list(model.program.calls())
+        made = list(_executed(model.program))
         counts, keys = calls[model.name], keys_of(model.program)
         for i, call in enumerate(made):
             if all(len(each) > i for each in counts.values()):
@@ -107,6 +109,15 @@ def _samples(
             rest = {build: invokes[model.name][build] - sum(counts[build]) for build in COUNTED_BUILDS}
             found[PROGRAM].append(Sample(model.name, program_counts(model.program), rest, invokes[model.name]))
     return found
+
+
+def _executed(program: Program) -> Iterator[KernelCall]:
+    """The calls of a program without other subgraphs, as often as they run."""
+    for code in program.subgraphs[0]:
+        for statement in code.statements if isinstance(code, OperatorCode) else ():
+            call, count = repeated(statement)
+            assert call is not None
+            yield from [call] * count
 
 
 Costs = dict[KernelKey, dict[str, tuple[float, ...]]]

@@ -10,7 +10,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.control_flow import ControlFlow, If, RunOnce, SubgraphCall, While, calls_in
+from tflm.c.control_flow import ControlFlow, If, Repeat, RunOnce, SubgraphCall, While, calls_in
 from tflm.c.decoding import has_decoders, with_constants
 from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
@@ -39,7 +39,7 @@ from tflm.targets import CORTEX_M
 
 Array = npt.NDArray[Any]
 
-BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[Step, LibraryCall]], None]]
+BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[Step, Repeat[Step], LibraryCall]], None]]
 """Binds a node; returns None if no kernel supports it."""
 
 

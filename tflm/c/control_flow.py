@@ -1,4 +1,4 @@
-"""IF, WHILE and CALL_ONCE as statements.
+"""IF, WHILE and CALL_ONCE as statements, and calls in loops.
 
 In a bound operator, calls are steps and places are arrays. In a program, calls are planned calls and places are
 pointers.
@@ -6,7 +6,8 @@ pointers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, Union
 
@@ -58,7 +59,27 @@ class RunOnce(Generic[Place]):
     subgraph: int
 
 
-ControlFlow = Union[If[Call, Place], While[Call, Place], RunOnce[Place]]
+@dataclass(frozen=True)
+class Repeat(Generic[Call]):
+    """A call in nested loops.
+
+    Attributes:
+        call: of the first iteration.
+        counts: iterations of each loop, the outermost first.
+        steps: for each pointer parameter that changes, what each loop advances it by, in elements.
+    """
+
+    call: Call
+    counts: tuple[int, ...]
+    steps: Mapping[str, tuple[int, ...]]
+
+    @property
+    def count(self) -> int:
+        """Number of times that the call runs."""
+        return math.prod(self.counts)
+
+
+ControlFlow = Union[If[Call, Place], While[Call, Place], RunOnce[Place], Repeat[Call]]
 
 
 def calls_in(statements: Iterable[object], kind: type[Call]) -> Iterator[Call]:
@@ -71,6 +92,8 @@ def calls_in(statements: Iterable[object], kind: type[Call]) -> Iterator[Call]:
                 yield from calls_in((*call.before, *call.after), kind)
         elif isinstance(statement, While):
             yield from calls_in((*statement.before, *statement.body.before, *statement.body.after), kind)
+        elif isinstance(statement, Repeat):
+            yield from calls_in((statement.call,), kind)
 
 
 def translated(
@@ -94,4 +117,7 @@ def translated(
     if isinstance(statement, While):
         before, holds = calls(statement.before), place(statement.holds, "condition")
         return While(before, statement.condition, holds, called(statement.body))
+    if isinstance(statement, Repeat):
+        (call,) = calls([statement.call])
+        return Repeat(call, statement.counts, statement.steps)
     return RunOnce(place(statement.pending, "pending"), statement.subgraph)

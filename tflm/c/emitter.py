@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import Template
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from tflm.c.constants import (
     table_definition,
     wrapped,
 )
-from tflm.c.control_flow import If, SubgraphCall, While
+from tflm.c.control_flow import If, Repeat, SubgraphCall, While
 from tflm.c.expressions import MATH as MATH_FUNCTIONS
 from tflm.c.expressions import MATH_OF_TWO
 from tflm.c.header import TensorInterface, comment_text, interfaces, ram_parameter
@@ -277,6 +277,9 @@ class _Piece(NamedTuple):
     stage: int | None = None
     declaration: str = ""
 
+
+NOT_ADVANCED: Mapping[str, str] = {}
+"""The pointers of a call outside of loops."""
 
 RETURN = re.compile(r"\breturn ([1-9]\d*);")
 """Matches the return statement of an operator that failed."""
@@ -537,6 +540,8 @@ class _Writer:
     def _statement(self, statement: Statement, code: OperatorCode, indent: str) -> Iterator[str]:
         if isinstance(statement, KernelCall):
             yield from self._call(statement, code, indent)
+        elif isinstance(statement, Repeat):
+            yield from self._repeat(statement, code, indent)
         elif isinstance(statement, LibraryCall):
             yield from self._library.call(statement, self._index(code.operator), indent)
         elif isinstance(statement, If):
@@ -559,6 +564,20 @@ class _Writer:
             yield f"{indent}{INDENT}*{self._byte(statement.pending)} = 0;"
             yield f"{indent}}}"
 
+    def _repeat(self, repeat: Repeat[KernelCall], code: OperatorCode, indent: str) -> Iterator[str]:
+        names = [f"i_{number}" for number in range(len(repeat.counts))]
+        for depth, (name, count) in enumerate(zip(names, repeat.counts)):
+            yield f"{indent}{INDENT * depth}for (int32_t {name} = 0; {name} < {count}; ++{name}) {{"
+        advances = {
+            parameter: "".join(
+                f" + {name} * {step}" if step > 1 else f" + {name}" for name, step in zip(names, steps) if step
+            )
+            for parameter, steps in repeat.steps.items()
+        }
+        yield from self._call(repeat.call, code, indent + INDENT * len(names), advances)
+        for depth in reversed(range(len(names))):
+            yield f"{indent}{INDENT * depth}}}"
+
     def _called(self, called: SubgraphCall[KernelCall], code: OperatorCode, indent: str) -> Iterator[str]:
         for call in called.before:
             yield from self._call(call, code, indent)
@@ -571,9 +590,15 @@ class _Writer:
         yield f"{indent}{INDENT}return {self._index(code.operator) + 1};"
         yield f"{indent}}}"
 
-    def _call(self, call: KernelCall, code: OperatorCode, indent: str) -> Iterator[str]:
+    def _call(
+        self, call: KernelCall, code: OperatorCode, indent: str, advances: Mapping[str, str] = NOT_ADVANCED
+    ) -> Iterator[str]:
+        """A call; to some pointers, by parameter, an expression is added."""
         name = source.name_of(call.kernel)
-        arguments = [self._argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
+        arguments = [
+            self._argument(parameter, call, code) + advances.get(parameter.name, "")
+            for parameter in source.parameters(call.kernel)
+        ]
         failure = source.failure_of(call.kernel)
         if failure is None:
             yield from wrapped(f"{indent}{name}(", arguments, ");")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from tflm.c import source
-from tflm.c.control_flow import calls_in
+from tflm.c.control_flow import Repeat, calls_in
 from tflm.c.program import KernelCall, OperatorCode, Program, Statement
 from tflm.c.sizes import Build, text_of
 from tflm.c.trips import trips_of
@@ -83,10 +83,11 @@ def instructions_of(program: Program) -> Instructions:
         if not isinstance(code, OperatorCode):
             continue
         for statement in code.statements:
-            costs = _costs_of(statement, keys) if isinstance(statement, KernelCall) else None
+            call, count = repeated(statement)
+            costs = None if call is None else _costs_of(call, count, keys)
             if costs is None:
-                is_straight = is_straight and isinstance(statement, KernelCall)
-                unknown |= dict.fromkeys(_names_in(statement))
+                is_straight = is_straight and call is not None
+                unknown |= {} if call is None else {source.name_of(call.kernel): None}
                 partial.add(code.operator.index)
                 continue
             operators.setdefault(code.operator.index, Counter()).update(costs)
@@ -102,16 +103,19 @@ def instructions_of(program: Program) -> Instructions:
     return Instructions(total, by_operator, tuple(unknown))
 
 
-def _names_in(statement: Statement) -> list[str]:
-    return [source.name_of(statement.kernel)] if isinstance(statement, KernelCall) else []
+def repeated(statement: Statement) -> tuple[KernelCall | None, int]:
+    """Return the kernel call of a statement and how often it runs; no call for other statements."""
+    if isinstance(statement, Repeat):
+        return statement.call, statement.count
+    return (statement, 1) if isinstance(statement, KernelCall) else (None, 1)
 
 
-def _costs_of(call: KernelCall, keys: Mapping[Kernel, KernelKey]) -> dict[Build, float] | None:
-    """Return the instructions of a call; None without an estimate."""
+def _costs_of(call: KernelCall, times: int, keys: Mapping[Kernel, KernelKey]) -> dict[Build, float] | None:
+    """Return the instructions of a call that runs this many times; None without an estimate."""
     name, checksum, is_once = keys[call.kernel]
     for key in ((name, checksum, is_once), (name, checksum, not is_once)):
         if key in measured_instructions() and (costs := _sum(key, trips_of(call))) is not None:
-            return costs
+            return {build: times * cost for build, cost in costs.items()}
     return None
 
 
@@ -133,7 +137,7 @@ def program_counts(program: Program) -> dict[str, int]:
     operators = [code for code in codes if isinstance(code, OperatorCode)]
     return {
         "call": 1,
-        "calls of kernels": sum(len(code.statements) for code in operators),
+        "calls of kernels": sum(repeated(statement)[1] for code in operators for statement in code.statements),
         "calls from tables": sum(len(code.statements) for code in operators if code.rows is not None) + len(moves),
         "moves": len(moves),
         "moved bytes": sum(code.size for code in moves),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tflm.c import cmsis_nn
 from tflm.c.binding import BindSteps, no_steps
 from tflm.c.cmsis_nn import Processors
+from tflm.c.control_flow import Repeat
 from tflm.c.library_calls import LibraryCall
 from tflm.c.library_comparison import Place
 from tflm.c.row_binding import bind_lean, bind_small
@@ -69,7 +70,9 @@ def with_library(processors: Processors, kept: Container[Place]) -> KernelChoice
         kept: the operators that use generated kernels.
     """
 
-    def bind(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step | LibraryCall] | None:
+    def bind(
+        context: KernelContext, node: Node, registration: Registration
+    ) -> Sequence[Step | Repeat[Step] | LibraryCall] | None:
         steps = None if _place_of(context, node) in kept else cmsis_nn.bind(node, processors)
         return steps or bind_small(context, node, registration)
 

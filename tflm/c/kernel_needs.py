@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded, quotients
+from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, broadcasts, encoded, quotients
 from tflm.c.row_copies import BY_ROWS, rows_read
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays
 from tflm.compiler.language import Step
@@ -21,7 +21,7 @@ from tflm.schedule.rows import Rows
 IN_ORDER = tuple(
     kernel.function
     for kernel in (
-        *(arithmetic.combine, arithmetic.combine_linearly, arithmetic.multiply),
+        *(arithmetic.combine, arithmetic.combine_linearly, arithmetic.multiply, broadcasts.each_of_steps),
         *(cast.convert, cast.is_not_zero, cast.truncate),
         *(
             elementwise.combine_addends,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tflm.c.kernels import (
     arithmetic,
+    broadcasts,
     dense,
     depthwise_convolution,
     flat_convolution,
@@ -22,8 +23,13 @@ from tflm.c.kernels import (
     windows_in_place,
 )
 from tflm.c.kernels.part import Part, SmallKernel, no_kernels, no_overlap, no_scratch
+from tflm.delegates.compiled.bindings import FAMILIES
+
+BROADCAST = {*FAMILIES["elementwise"]} - {"ADD_N"}
+"""Operators whose inputs broadcast."""
 
 KERNELS: Mapping[str, SmallKernel] = {
+    **dict.fromkeys(BROADCAST, SmallKernel(broadcasts.bind, no_scratch, None, False)),
     "CONV_2D": SmallKernel(
         flat_convolution.bind_conv_2d,
         flat_convolution.scratch_bytes,

@@ -11,17 +11,17 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.part import Part
+from tflm.c.kernels import broadcasts
+from tflm.c.kernels.broadcasts import broadcast
+from tflm.c.kernels.part import Part, Run
 from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_requantizer
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.elementwise import spread_operands
 from tflm.delegates.compiled.fixed_point import parts
 from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import Addend, Product, Sum
-from tflm.kernels.support.elementwise import broadcast_operands
 
 NARROW_INTEGERS = True
 
@@ -156,34 +156,24 @@ def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Re
     return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
 
 
-def broadcast_to_output(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[Any]]] | None:
-    """Return the copies that broadcast inputs, and all operands as flat arrays. Each input has one element or the size
-    of the output."""
-    inputs, y = broadcast_operands(node)
-    if not y.size:
-        return None
-    copies: list[Step] = []
-    operands = [x.reshape(-1) for x in (*inputs, y)]
-    if any(x.size not in (1, y.size) for x in inputs):
-        spread = spread_operands(node, 2)
-        if spread is None:
-            return None
-        copies, operands = spread
-    return copies, dict(zip(("x1", "x2", "y"), operands))
-
-
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Run] | None:
     """Bind ADD, SUB or MUL."""
-    op, found = node.op_data, broadcast_to_output(node)
-    if found is None or not isinstance(op, (Sum, Product)):
-        return None
-    copies, arrays = found
-    x1, x2, y = arrays.values()
-    if y.dtype not in (np.int8, np.int16):
-        return None
-    steps = {"size": y.size, "step1": int(x1.size == y.size), "step2": int(x2.size == y.size)}
-    bound = _bind_sum(node.operator, op, arrays, steps) if isinstance(op, Sum) else _bind_product(op, arrays, steps)
-    return None if bound is None else [*copies, *bound]
+    op, dtype = node.op_data, node.eval_output(0).elements.dtype
+    if not isinstance(op, (Sum, Product)) or dtype not in (np.int8, np.int16):
+        return broadcasts.bind(context, node)
+
+    def bind_whole(operands: Sequence[npt.NDArray[Any]]) -> Sequence[Step] | None:
+        x1, x2, y = operands
+        arrays = {"x1": x1, "x2": x2, "y": y}
+        steps = {"size": y.size, "step1": int(x1.size == y.size), "step2": int(x2.size == y.size)}
+        return _bind_sum(node.operator, op, arrays, steps) if isinstance(op, Sum) else _bind_product(op, arrays, steps)
+
+    def bind_rows(operands: Sequence[npt.NDArray[Any]]) -> Sequence[Step] | None:
+        is_spread = len({operand.size for operand in operands}) > 1
+        is_linear = isinstance(op, Sum) and dtype == np.int8 and linear_constants(op) is not None
+        return None if is_spread and is_linear else bind_whole(operands)
+
+    return broadcast(node, 2, bind_rows, bind_whole=bind_whole) or broadcasts.bind(context, node)
 
 
 HIGHEST_SHIFT, LEAST_SHIFT = 23, 12

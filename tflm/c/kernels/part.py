@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.c.control_flow import Repeat
 from tflm.compiler.language import Step
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import Windows
@@ -31,8 +32,11 @@ class Part(NamedTuple):
     backwards: bool = False
 
 
-Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[Step] | None"]
-"""Returns the steps that compute a part of an operator, or all of it; None if the kernels do not support it."""
+Run = Union[Step, Repeat[Step]]
+"""A call of a kernel, once or in nested loops."""
+
+Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[Run] | None"]
+"""Returns the calls that compute a part of an operator, or all of it; None if the kernels do not support it."""
 
 
 class SmallKernel(NamedTuple):

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tflm.c.kernels.arithmetic import broadcast_to_output
-from tflm.c.kernels.part import Part
+from tflm.c.kernels import broadcasts
+from tflm.c.kernels.broadcasts import broadcast
+from tflm.c.kernels.part import Part, Run
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int64
@@ -105,30 +107,31 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
     return DONE
 
 
-def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind DIV of int32 or int8."""
-    op, found = node.op_data, broadcast_to_output(node)
-    if found is None:
-        return None
-    copies, arrays = found
-    y = arrays["y"]
-    sizes = {"size": y.size, "step1": int(arrays["x1"].size > 1), "step2": int(arrays["x2"].size > 1)}
-    if isinstance(op, Clamped) and y.dtype == np.int32:
-        division = Division(**sizes, **NO_QUANTIZATION, least=int(op.minimum), most=int(op.maximum))
-        return [*copies, divide_int32.step(**arrays, division=division)]
-    if not isinstance(op, Quotient) or y.dtype != np.int8:
-        return None
-    division = Division(
-        **sizes,
-        zero_point1=op.zero_point1,
-        zero_point2=op.zero_point2,
-        zero_point=op.output.zero_point,
-        significand=op.significand,
-        shift=op.shift,
-        least=op.output.minimum,
-        most=op.output.maximum,
-    )
-    return [*copies, divide_int8.step(**arrays, division=division)]
+def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Run] | None:
+    """Bind DIV."""
+    op, dtype = node.op_data, node.eval_output(0).elements.dtype
+    if isinstance(op, Clamped) and dtype == np.int32:
+        kernel, constants = divide_int32, {**NO_QUANTIZATION, "least": int(op.minimum), "most": int(op.maximum)}
+    elif isinstance(op, Quotient) and dtype == np.int8:
+        kernel = divide_int8
+        constants = {
+            "zero_point1": op.zero_point1,
+            "zero_point2": op.zero_point2,
+            "zero_point": op.output.zero_point,
+            "significand": op.significand,
+            "shift": op.shift,
+            "least": op.output.minimum,
+            "most": op.output.maximum,
+        }
+    else:
+        return broadcasts.bind(context, node)
+
+    def bind_rows(operands: Sequence[npt.NDArray[Any]]) -> list[Step]:
+        x1, x2, y = operands
+        steps = {"size": y.size, "step1": int(x1.size > 1), "step2": int(x2.size > 1)}
+        return [kernel.step(x1=x1, x2=x2, y=y, division=Division(**steps, **constants))]
+
+    return broadcast(node, 2, bind_rows, bind_whole=bind_rows)
 
 
 NO_QUANTIZATION = dict.fromkeys(("zero_point1", "zero_point2", "zero_point", "significand", "shift"), 0)

@@ -357,7 +357,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     copies, operands = spread
     if node.operator == "ADD_N" and not uses_tiles():
         return [*copies, *_plain_steps_of_sum(node, *operands)]
-    step: Callable[..., Step] = STEPS.get(node.operator, _step_of_pairs)
+    step: Callable[..., Step] = STEPS.get(node.operator, step_of_pairs)
     return [*copies, step(node, *operands)]
 
 
@@ -381,7 +381,8 @@ def _spread(
     return full.reshape(-1), [(full, view)]
 
 
-def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
+def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
+    """The step of two inputs, all arrays flat and of one size."""
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
     if x1.itemsize == x2.itemsize == y.itemsize == 1 and (uses_tiles() or isinstance(op, Quotient)):
         plane = _plane_of_sum(op) if isinstance(op, Sum) and x1.dtype == np.int8 and rounds_down() else None
@@ -481,12 +482,13 @@ def _plain_steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
     return [*(copy_steps([(sums, inputs[0])]) or []), *add, *(copy_steps([(y, sums)]) or [])]
 
 
-def _step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
+def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
+    """The step of SELECT_V2, all arrays flat and of one size."""
     condition, x1, x2, y = operands
     return select.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
 
 
-STEPS: dict[str, Callable[..., Step]] = {"ADD_N": _step_of_sum, "SELECT_V2": _step_of_select}
+STEPS: dict[str, Callable[..., Step]] = {"ADD_N": _step_of_sum, "SELECT_V2": step_of_select}
 """Of operators with other than two inputs: the step, from the node, flat inputs of the output's size and the output."""
 
 _pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
