@@ -16,6 +16,7 @@ from tflm.compiler.language import (
     Int64s,
     Shift,
     Wide,
+    by_value,
     inlined,
     kernel,
 )
@@ -169,4 +170,36 @@ def mix(x: Float32s, y: Float32s, factor: float, count: int) -> int:
     return DONE
 
 
-KERNELS = [divide, shift, decide, count_down, swap, wrap, use_record, move_in_bytes, mix]
+@by_value
+class Line(NamedTuple):
+    """A record that functions hand on."""
+
+    slope: int
+    start: int
+
+
+@inlined
+def on_line(x: int, line: Line) -> int:
+    """Use the fields."""
+    return x * line.slope + line.start
+
+
+@inlined
+def twice_on_line(x: int, line: Line) -> int:
+    """Hand the record on, and make another one of its fields."""
+    below = line.start - 1
+    lower = Line(line.slope, below)
+    return on_line(x, line) + on_line(x, lower) + on_line(x, Line(x, line.slope + 1))
+
+
+@kernel
+def pass_by_value(x: Int32s, y: Int64s, slope: int, count: int) -> int:
+    """Records that are passed by value, of constants and of variables."""
+    first = x[0]
+    line = Line(slope, first)
+    for i in range(count):
+        y[i] = twice_on_line(x[i], line) - on_line(i, Line(3, x[i]))
+    return DONE
+
+
+KERNELS = [divide, shift, decide, count_down, swap, wrap, use_record, pass_by_value, move_in_bytes, mix]

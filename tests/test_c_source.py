@@ -13,13 +13,14 @@ from typing import Any, Union
 import c_language
 import numpy as np
 import pytest
+from c_language import Line, on_line
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
 from test_compile import EVERYTHING, WARNINGS
 
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
-from tflm.compiler.language import DONE, Int32s, Kernel, kernel
+from tflm.compiler.language import DONE, Int32s, Kernel, inlined, kernel
 
 Values = Union[dict[str, Any], list[Any]]
 
@@ -243,6 +244,7 @@ def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str
             "count": 9,
         },
         c_language.use_record: {"geometry": geometry, "x": array(rng, "int8", 9), "y": array(rng, "int64", 9)},
+        c_language.pass_by_value: {"x": small, "y": array(rng, "int64", 9), "slope": int(rng.integers(99)), "count": 9},
     }
 
 
@@ -342,6 +344,42 @@ def add_lists(x: Int32s, y: Int32s) -> int:
     """It calls a function that kernels don't have."""
     y[0] = sum(x)
     return DONE
+
+
+@kernel
+def line_of_a_sum(x: Int32s, y: Int32s, slope: int, count: int) -> int:
+    """It makes a record of a variable that changes afterwards."""
+    total = 0
+    line = Line(slope, total)
+    for i in range(count):
+        total += x[i]
+        y[i] = on_line(x[i], line)
+    return DONE
+
+
+@inlined
+def sum_of_slopes(slope: int, line: Line) -> int:
+    """A parameter and a field have the same name."""
+    return slope + line.slope
+
+
+@kernel
+def two_slopes(y: Int32s, slope: int) -> int:
+    """It calls a function whose record has a field with the name of a parameter."""
+    y[0] = sum_of_slopes(slope, Line(1, 2))
+    return DONE
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (line_of_a_sum, r"line = Line\(slope, total\) uses a variable that is assigned more than once"),
+        (two_slopes, "sum_of_slopes has variables with the names of a record's fields"),
+    ],
+)
+def test_a_record_whose_fields_could_be_other_values_is_refused(wrong: Kernel, message: str) -> None:
+    with pytest.raises(TranslationError, match=message):
+        translate([wrong])
 
 
 def test_every_kernel_is_tested() -> None:

@@ -61,6 +61,7 @@ class _Reads(ast.NodeVisitor):
 
     def __init__(self, function: FunctionType, callees: Mapping[str, FunctionType]):
         self.function, self.callees = function, callees
+        self.locals = {*function.__code__.co_varnames, *parameters_of(tree_of(function))}
         self.uses: dict[str, set[str]] = defaultdict(set)
         self.assigned: set[str] = set()
 
@@ -119,8 +120,7 @@ class _Reads(ast.NodeVisitor):
             return None
         if node.id in self.callees:
             return self.callees[node.id]
-        code = self.function.__code__
-        return None if node.id in code.co_varnames else global_of(self.function, node.id)
+        return None if node.id in self.locals else global_of(self.function, node.id)
 
     # Statements.
 

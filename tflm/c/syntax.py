@@ -8,8 +8,11 @@ import copy
 import dis
 import functools
 import inspect
+from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
+
+from tflm.compiler.language import BY_VALUE
 
 UNROLLED = "unrolled"
 """The name of `tflm.compiler.language.unrolled`."""
@@ -21,13 +24,15 @@ class TranslationError(Exception):
 
 @functools.cache
 def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """Return the definition of a function, with its unrolled loops expanded. A lambda becomes a function that returns
-    its expression."""
+    """Return the definition of a function. A lambda becomes a function that returns its expression.
+
+    Unrolled loops are expanded, and records that are passed by value are replaced by their fields.
+    """
     tree = _module_tree(inspect.getsourcefile(function) or "")
     code = function.__code__
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__ and _first_line(node) == _line(code):
-            return _Unrolling(function).visit(copy.deepcopy(node))  # type: ignore[no-any-return]
+            return _Spreading(function).visit(_Unrolling(function).visit(copy.deepcopy(node)))  # type: ignore[no-any-return]
         if isinstance(node, ast.Lambda) and node.lineno == _line(code) and _is_code_of(node, code):
             returned = ast.copy_location(ast.Return(node.body), node)
             made = ast.FunctionDef("lambda", node.args, [returned], [], None, None, lineno=node.lineno)
@@ -70,6 +75,70 @@ class _Numbering(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.copy_location(ast.Constant(self.number), node) if node.id == self.name else node
+
+
+class _Spreading(ast.NodeTransformer):
+    """Replaces records that are passed by value by their fields, under the names that these have in the record."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+        self.records: dict[str, dict[str, ast.expr]] = {}
+        self.stores: Counter[str] = Counter()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.stores.update(parameters_of(node))
+        self.stores.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name) and _is_stored(part))
+        node.args.args = [each for argument in node.args.args for each in self._parameters(argument)]
+        self.generic_visit(node)
+        return node
+
+    def _parameters(self, argument: ast.arg) -> list[ast.arg]:
+        fields = self._fields(argument.annotation)
+        if fields is None:
+            return [argument]
+        if any(field in self.stores for field in fields):
+            raise TranslationError(f"{self.function.__qualname__} has variables with the names of a record's fields")
+        self.records[argument.arg] = {field: ast.Name(field, ast.Load()) for field in fields}
+        return [ast.arg(field) for field in fields]
+
+    def _fields(self, record: ast.expr | None) -> tuple[str, ...] | None:
+        """The fields of a record, by its name; None if this is not a record that is passed by value."""
+        value = self.function.__globals__.get(record.id) if isinstance(record, ast.Name) else None
+        fields: tuple[str, ...] | None = getattr(value, "_fields", None)
+        return fields if hasattr(value, BY_VALUE) else None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        self.generic_visit(node)
+        fields = self._fields(node.value.func) if isinstance(node.value, ast.Call) else None
+        if fields is None:
+            return node
+        assert isinstance(node.value, ast.Call)
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        if any(self.stores[name] > 1 for name in names):
+            raise TranslationError(f"{ast.unparse(node)} uses a variable that is assigned more than once")
+        (target,) = node.targets
+        assert isinstance(target, ast.Name)
+        self.records[target.id] = dict(zip(fields, node.value.args))
+        return None
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        record = self.records.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        return node if record is None else record[node.attr]
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        node.args = [each for argument in node.args for each in self._passed(argument)]
+        return node
+
+    def _passed(self, argument: ast.expr) -> list[ast.expr]:
+        if isinstance(argument, ast.Name) and argument.id in self.records:
+            return list(self.records[argument.id].values())
+        is_record = isinstance(argument, ast.Call) and self._fields(argument.func) is not None
+        return argument.args if isinstance(argument, ast.Call) and is_record else [argument]
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
 @functools.cache

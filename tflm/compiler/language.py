@@ -39,6 +39,7 @@ is a kernel of its own, compiled when it is first called.
   bits, and others in 64, as in C: only `as_int64(...)` widens.
 - A variable has one type in the whole function. Loops run over `range(...)`; a number is assigned before it is read.
 - A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
+- Functions pass values on in a NamedTuple under `@by_value`; in C, each of its fields is a parameter.
 
 What several kernels share is a function under `@inlined`. What Python has no words for (vectors, a cast of bits) is an
 `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
@@ -109,6 +110,9 @@ Wide = Annotated[int, Bounds(-(1 << 63), (1 << 63) - 1)]
 unrolled = range
 """The numbers of a loop that C repeats the body of."""
 
+BY_VALUE = "is_by_value"
+"""The attribute of records under `by_value`."""
+
 STANDALONE = "is_standalone"
 """The attribute of functions under `standalone`."""
 
@@ -119,6 +123,7 @@ PACKAGE = __name__.partition(".")[0] + "."
 """Names of kernels leave it out."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Record = TypeVar("Record", bound="type[Any]")
 
 
 class Kind(typing.NamedTuple):
@@ -315,6 +320,15 @@ def emitted(function: Callable[..., None]) -> Emitted:
 def inlined(function: Function) -> Function:
     """Mark a function that kernels call: it is compiled with them."""
     return function
+
+
+def by_value(record: Record) -> Record:
+    """Mark a NamedTuple that `inlined` and `standalone` functions take: in C, each of its fields is a parameter.
+
+    Kernels pass such a record on, or make one of constants and of variables that are assigned once.
+    """
+    setattr(record, BY_VALUE, True)
+    return record
 
 
 def standalone(function: Function) -> Function:

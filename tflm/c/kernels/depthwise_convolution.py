@@ -18,7 +18,7 @@ from tflm.c.kernels.convolution import Layer, layer_of, part_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, by_value, inlined, kernel, standalone
 from tflm.delegates.compiled.casts import as_int16, as_int32
 from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
@@ -79,6 +79,38 @@ class Image(NamedTuple):
     most: int
 
 
+@by_value
+class Window(NamedTuple):
+    """The weights of a channel, row by row."""
+
+    w0: int
+    w1: int
+    w2: int
+    w3: int
+    w4: int
+    w5: int
+    w6: int
+    w7: int
+    w8: int
+
+
+@by_value
+class Channel(NamedTuple):
+    """What `rows_by_one` computes the outputs of a channel with."""
+
+    pair0: int
+    pair1: int
+    pair2: int
+    last01: int
+    last2: int
+    bias: int
+    significand: int
+    addend: int
+    shift: int
+    left: int
+    right: int
+
+
 @inlined
 def pair_of(first: int, second: int) -> Any:
     """Pack two weights in 32 bits."""
@@ -93,51 +125,49 @@ def rows_of(
     y: Int8s,
     rows: int,
     x_row: int,
-    pair0: int,
-    pair1: int,
-    pair2: int,
-    last01: int,
-    last2: int,
-    bias: int,
-    significand: int,
-    addend: int,
-    shift: int,
-    left: int,
-    right: int,
+    channel: Channel,
     inner: int,
     column_step: int,
     image: Any,
 ) -> None:
     """Compute the rows of `rows_by_one` for windows any number of columns apart."""
     channels = image.step
-    w0, w1, w2 = as_int16(pair0), as_int16(pair1), as_int16(pair2)
-    w3, w4, w5 = pair0 >> 16, pair1 >> 16, pair2 >> 16
-    w6, w7, w8 = as_int16(last01), last01 >> 16, last2
+    w0, w1, w2 = as_int16(channel.pair0), as_int16(channel.pair1), as_int16(channel.pair2)
+    w3, w4, w5 = channel.pair0 >> 16, channel.pair1 >> 16, channel.pair2 >> 16
+    w6, w7, w8 = as_int16(channel.last01), channel.last01 >> 16, channel.last2
     for _row in range(rows):
         x0 = int8_from(x, 0)
         x1 = int8_from(x, x_row)
         x2 = int8_from(x, 2 * x_row)
         target = 0
         if image.has_left:
-            total = left + x0[0] * w1 + x0[channels] * w2 + x1[0] * w4 + x1[channels] * w5 + x2[0] * w7
-            y[0] = clamp(rounding(total + x2[channels] * w8, significand, addend, shift), image.least, image.most)
+            total = channel.left + x0[0] * w1 + x0[channels] * w2 + x1[0] * w4 + x1[channels] * w5 + x2[0] * w7
+            y[0] = clamp(
+                rounding(total + x2[channels] * w8, channel.significand, channel.addend, channel.shift),
+                image.least,
+                image.most,
+            )
             target = channels
             x0 = int8_from(x0, column_step - channels)
             x1 = int8_from(x1, column_step - channels)
             x2 = int8_from(x2, column_step - channels)
         for _column in range(inner):
-            total = bias + x0[0] * w0 + x0[channels] * w1 + x0[2 * channels] * w2
+            total = channel.bias + x0[0] * w0 + x0[channels] * w1 + x0[2 * channels] * w2
             total += x1[0] * w3 + x1[channels] * w4 + x1[2 * channels] * w5
             total += x2[0] * w6 + x2[channels] * w7 + x2[2 * channels] * w8
-            y[target] = clamp(rounding(total, significand, addend, shift), image.least, image.most)
+            y[target] = clamp(
+                rounding(total, channel.significand, channel.addend, channel.shift), image.least, image.most
+            )
             target += channels
             x0 = int8_from(x0, column_step)
             x1 = int8_from(x1, column_step)
             x2 = int8_from(x2, column_step)
         if image.has_right:
-            total = bias + right + x0[0] * w0 + x0[channels] * w1 + x1[0] * w3 + x1[channels] * w4
+            total = channel.bias + channel.right + x0[0] * w0 + x0[channels] * w1 + x1[0] * w3 + x1[channels] * w4
             total += x2[0] * w6 + x2[channels] * w7
-            y[target] = clamp(rounding(total, significand, addend, shift), image.least, image.most)
+            y[target] = clamp(
+                rounding(total, channel.significand, channel.addend, channel.shift), image.least, image.most
+            )
         x = int8_from(x, image.x_step)
         y = int8_from(y, image.y_step)
 
@@ -145,24 +175,7 @@ def rows_of(
 @assembled({dsp.CONDITION: dsp.rows_by_one})
 @standalone
 def rows_by_one(
-    rounding: Any,
-    clamp: Any,
-    x: Int8s,
-    y: Int8s,
-    rows: int,
-    x_row: int,
-    pair0: int,
-    pair1: int,
-    pair2: int,
-    last01: int,
-    last2: int,
-    bias: int,
-    significand: int,
-    addend: int,
-    shift: int,
-    left: int,
-    right: int,
-    image: Any,
+    rounding: Any, clamp: Any, x: Int8s, y: Int8s, rows: int, x_row: int, channel: Channel, image: Any
 ) -> None:
     """Set rows of a channel's outputs, for windows one column apart.
 
@@ -174,75 +187,16 @@ def rows_by_one(
         right: addend of the last window's sum if a column is outside of the image.
     """
     inner = image.run // image.step + image.rest - image.has_left
-    rows_of(
-        rounding,
-        clamp,
-        x,
-        y,
-        rows,
-        x_row,
-        pair0,
-        pair1,
-        pair2,
-        last01,
-        last2,
-        bias,
-        significand,
-        addend,
-        shift,
-        left,
-        right,
-        inner,
-        image.step,
-        image,
-    )
+    rows_of(rounding, clamp, x, y, rows, x_row, channel, inner, image.step, image)
 
 
 @assembled({dsp.CONDITION: dsp.rows_by_two})
 @standalone
 def rows_by_two(
-    rounding: Any,
-    clamp: Any,
-    x: Int8s,
-    y: Int8s,
-    rows: int,
-    x_row: int,
-    pair0: int,
-    pair1: int,
-    pair2: int,
-    last01: int,
-    last2: int,
-    bias: int,
-    significand: int,
-    addend: int,
-    shift: int,
-    left: int,
-    right: int,
-    image: Any,
+    rounding: Any, clamp: Any, x: Int8s, y: Int8s, rows: int, x_row: int, channel: Channel, image: Any
 ) -> None:
     """Set rows of a channel's outputs, for windows two columns apart; arguments as in `rows_by_one`."""
-    rows_of(
-        rounding,
-        clamp,
-        x,
-        y,
-        rows,
-        x_row,
-        pair0,
-        pair1,
-        pair2,
-        last01,
-        last2,
-        bias,
-        significand,
-        addend,
-        shift,
-        left,
-        right,
-        image.run // (2 * image.step),
-        2 * image.step,
-        image,
-    )
+    rows_of(rounding, clamp, x, y, rows, x_row, channel, image.run // (2 * image.step), 2 * image.step, image)
 
 
 @inlined
@@ -253,15 +207,7 @@ def rows_of_image(
     y: Int8s,
     rows: int,
     x_row: int,
-    w0: int,
-    w1: int,
-    w2: int,
-    w3: int,
-    w4: int,
-    w5: int,
-    w6: int,
-    w7: int,
-    w8: int,
+    w: Window,
     bias: int,
     table: Int32s,
     image: Any,
@@ -269,52 +215,15 @@ def rows_of_image(
     """Set rows of a channel's outputs; arguments as in `rows_by_one`, with each weight separate."""
     zero_point = image.zero_point
     significand, addend, shift = table[1], table[2], table[3]
-    pair0, pair1, pair2 = pair_of(w0, w3), pair_of(w1, w4), pair_of(w2, w5)
-    last01 = pair_of(w6, w7)
-    left = bias + zero_point * (w0 + w3 + w6)
-    right = zero_point * (w2 + w5 + w8)
+    pair0, pair1, pair2 = pair_of(w.w0, w.w3), pair_of(w.w1, w.w4), pair_of(w.w2, w.w5)
+    last01 = pair_of(w.w6, w.w7)
+    left = bias + zero_point * (w.w0 + w.w3 + w.w6)
+    right = zero_point * (w.w2 + w.w5 + w.w8)
+    channel = Channel(pair0, pair1, pair2, last01, w.w8, bias, significand, addend, shift, left, right)
     if image.column_stride == 1:
-        rows_by_one(
-            rounding,
-            clamp,
-            x,
-            y,
-            rows,
-            x_row,
-            pair0,
-            pair1,
-            pair2,
-            last01,
-            w8,
-            bias,
-            significand,
-            addend,
-            shift,
-            left,
-            right,
-            image,
-        )
+        rows_by_one(rounding, clamp, x, y, rows, x_row, channel, image)
     elif image.column_stride == 2:
-        rows_by_two(
-            rounding,
-            clamp,
-            x,
-            y,
-            rows,
-            x_row,
-            pair0,
-            pair1,
-            pair2,
-            last01,
-            w8,
-            bias,
-            significand,
-            addend,
-            shift,
-            left,
-            right,
-            image,
-        )
+        rows_by_two(rounding, clamp, x, y, rows, x_row, channel, image)
     else:
         rows_of(
             rounding,
@@ -323,17 +232,7 @@ def rows_of_image(
             y,
             rows,
             x_row,
-            pair0,
-            pair1,
-            pair2,
-            last01,
-            w8,
-            bias,
-            significand,
-            addend,
-            shift,
-            left,
-            right,
+            channel,
             image.y_columns - image.has_right - image.has_left,
             image.column_stride * image.step,
             image,
@@ -453,15 +352,7 @@ def convolve_3x3(
                     target,
                     image.y_rows,
                     0,
-                    w[3],
-                    w[4],
-                    w[5],
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
+                    Window(w[3], w[4], w[5], 0, 0, 0, 0, 0, 0),
                     above + below,
                     entry,
                     image,
@@ -475,15 +366,7 @@ def convolve_3x3(
                         target,
                         1,
                         x_row >> 1,
-                        w[3],
-                        w[4],
-                        w[5],
-                        0,
-                        0,
-                        0,
-                        w[6],
-                        w[7],
-                        w[8],
+                        Window(w[3], w[4], w[5], 0, 0, 0, w[6], w[7], w[8]),
                         above,
                         entry,
                         image,
@@ -497,15 +380,7 @@ def convolve_3x3(
                         target,
                         1,
                         x_row >> 1,
-                        w[0],
-                        w[1],
-                        w[2],
-                        0,
-                        0,
-                        0,
-                        w[3],
-                        w[4],
-                        w[5],
+                        Window(w[0], w[1], w[2], 0, 0, 0, w[3], w[4], w[5]),
                         bias + below,
                         entry,
                         image,
@@ -520,15 +395,7 @@ def convolve_3x3(
                     target,
                     1,
                     x_row,
-                    w[3],
-                    w[4],
-                    w[5],
-                    w[6],
-                    w[7],
-                    w[8],
-                    0,
-                    0,
-                    0,
+                    Window(w[3], w[4], w[5], w[6], w[7], w[8], 0, 0, 0),
                     above,
                     entry,
                     image,
@@ -545,15 +412,7 @@ def convolve_3x3(
                     target,
                     inner,
                     x_row,
-                    w[0],
-                    w[1],
-                    w[2],
-                    w[3],
-                    w[4],
-                    w[5],
-                    w[6],
-                    w[7],
-                    w[8],
+                    Window(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]),
                     bias,
                     entry,
                     image,
@@ -568,15 +427,7 @@ def convolve_3x3(
                     target,
                     1,
                     x_row,
-                    0,
-                    0,
-                    0,
-                    w[0],
-                    w[1],
-                    w[2],
-                    w[3],
-                    w[4],
-                    w[5],
+                    Window(0, 0, 0, w[0], w[1], w[2], w[3], w[4], w[5]),
                     below,
                     entry,
                     image,
