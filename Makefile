@@ -51,14 +51,17 @@ TESTING := $(VENV)/testing.stamp
 RELEASING := $(VENV)/releasing.stamp
 DOCUMENTING := $(VENV)/documenting.stamp
 PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
+# uv takes seconds where pip takes a minute. Where it cannot be had, or finds no index, pip installs.
+INSTALL = $(PIP) install uv && $(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python $(1) || $(PIP) install $(1)
 LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
 COVERAGE_FLOOR := 90
 
 # Tests that take longer than the limit of pyproject.toml.
 UNLIMITED := -o faulthandler_timeout=0
 
-# The extras that the README installs.
+# The extras that the README installs, and those that tests need.
 USED := cli,fast,plot,images
+TESTED := test,oracle,benchmark,vela,images,metrics,dask,device
 
 # Tests hand over what is wrong on purpose, and read fields of tables that may be absent.
 TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
@@ -260,19 +263,19 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[$(USED)]'
+	$(call INSTALL,--editable '.[$(USED)]')
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@
 
 $(TESTING): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[test,oracle,benchmark,vela,images,metrics,dask,device]'
+	$(call INSTALL,--editable '.[$(TESTED)]')
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@ $(RUNTIME)
 
 $(DOCUMENTING): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[docs]'
+	$(call INSTALL,--editable '.[docs]')
 	touch $@ $(RUNTIME)
 
 $(RELEASING): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[release]'
+	$(call INSTALL,--editable '.[release]')
 	touch $@ $(RUNTIME)
