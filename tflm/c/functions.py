@@ -10,8 +10,8 @@ from dataclasses import replace
 from tflm.c import terms
 from tflm.c.expressions import ExpressionWriter
 from tflm.c.instances import RESULTS, Instance, Instances, identifier, promoted, return_type, sets_results
-from tflm.c.scopes import Scopes, names_in
-from tflm.c.syntax import TranslationError, body_of, parameters_of, tree_of
+from tflm.c.scopes import assigned_in, names_in, scopes_of
+from tflm.c.syntax import TranslationError, body_of, tree_of
 from tflm.c.terms import PRIMARY, SUM, Term
 from tflm.c.values import (
     INT32,
@@ -46,7 +46,7 @@ class FunctionWriter(ExpressionWriter):
         super().__init__(instance, instances)
         self.tree = tree_of(instance.function)
         self.body = body_of(self.tree)
-        self.scopes = Scopes(self.body, parameters_of(self.tree))
+        self.scopes = scopes_of(self.tree)
         self.starts: dict[str, Value] = dict(instance.arguments)
         self.added: dict[str, Range] = {}
         self.passes = self.temporaries = 0
@@ -68,7 +68,7 @@ class FunctionWriter(ExpressionWriter):
                 break
         else:
             raise TranslationError(f"the ranges of {self.instance.name} do not settle")
-        used = set(names_in(self.tree))
+        used = names_in(self.tree)
         unused = [name for name in self._parameter_names() if name not in used]
         top = [self._declaration(name) + " = 0;" for name in self.scopes.at_top]
         top += [f"(void){identifier(name)};" for name in unused]
@@ -439,7 +439,7 @@ def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
     """Whether a value may depend on an earlier target."""
     for place, value in enumerate(values):
         earlier = targets[:place]
-        names = set(names_in(value))
+        names = names_in(value)
         if any(isinstance(target, ast.Name) and target.id in names for target in earlier):
             return True
         loads = any(isinstance(part, ast.Subscript) for part in ast.walk(value))
@@ -465,8 +465,7 @@ def _may_change(bound: ast.expr, loop: ast.For) -> bool:
     """Whether a loop may change a variable that its bound depends on."""
     if any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(bound)):
         return True
-    assigned = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    return not assigned.isdisjoint(names_in(bound))
+    return not assigned_in(loop).isdisjoint(names_in(bound))
 
 
 def _goes_up(step: Term) -> bool:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
+
+from tflm.c.syntax import body_of, parameters_of
+
+MAX_NODES = 1 << 16
+"""Number of nodes of trees whose names are kept; compiling a large model asks for some thousand, again and again."""
 
 Path: TypeAlias = tuple[tuple[int, int], ...]
 """Path to a statement: (id of a block, index in it), from the outermost block to the innermost."""
@@ -19,7 +25,8 @@ class Scopes:
         at_top: variables that are declared at the top of the function, and initialized to zero.
     """
 
-    def __init__(self, body: Sequence[ast.stmt], parameters: Sequence[str]):
+    def __init__(self, tree: ast.FunctionDef):
+        body = body_of(tree)
         self.first: dict[str, int] = {}
         self.before: dict[int, list[str]] = {}
         self.at_top: list[str] = []
@@ -29,7 +36,7 @@ class Scopes:
         self._blocks: dict[int, Sequence[ast.stmt]] = dict(_blocks(body))
         assigned = {name for statement in body for name in _assigned(statement)}
         for name, places in uses.items():
-            if name in assigned and name not in parameters:
+            if name in assigned and name not in parameters_of(tree):
                 self._declare(name, [path for path, _ in places])
 
     def _declare(self, name: str, paths: list[Path]) -> None:
@@ -56,7 +63,7 @@ def _declarable(statement: ast.stmt) -> list[str]:
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
     else:
         return []
-    read = set(names_in(value))
+    read = names_in(value)
     return [target.id for target in targets if isinstance(target, ast.Name) and target.id not in read]
 
 
@@ -66,22 +73,35 @@ def is_assigned_first(statements: Sequence[ast.stmt], name: str) -> bool:
         if name in _declarable(statement):
             return True
         if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
-            return name not in set(names_in(statement))
+            return name not in names_in(statement)
         if isinstance(statement, ast.If):
-            if name in set(names_in(statement.test)):
+            if name in names_in(statement.test):
                 return False
             if is_assigned_first(statement.body, name) and is_assigned_first(statement.orelse, name):
                 return True
-        if name in set(names_in(statement)):
+        if name in names_in(statement):
             return False
     return False
 
 
-def names_in(node: ast.AST) -> Iterator[str]:
-    """Return the names in a syntax tree."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            yield part.id
+@functools.cache
+def scopes_of(tree: ast.FunctionDef) -> Scopes:
+    """Return the declarations of a function that `tree_of` returned."""
+    return Scopes(tree)
+
+
+@functools.lru_cache(MAX_NODES)
+def names_in(node: ast.AST) -> tuple[str, ...]:
+    """Return the names in a syntax tree, each once; trees are never changed."""
+    return tuple(dict.fromkeys(part.id for part in ast.walk(node) if isinstance(part, ast.Name)))
+
+
+@functools.lru_cache(MAX_NODES)
+def assigned_in(node: ast.AST) -> frozenset[str]:
+    """Return the variables that a syntax tree assigns, including those of its loops."""
+    return frozenset(
+        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    )
 
 
 def _assigned(node: ast.AST) -> Iterator[str]:

@@ -192,6 +192,7 @@ def docstring_of(tree: ast.FunctionDef) -> str:
     return inspect.cleandoc(ast.get_docstring(tree) or "")
 
 
+@functools.cache
 def body_of(tree: ast.FunctionDef) -> list[ast.stmt]:
     """Return the statements of a function without its docstring."""
     return tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
