@@ -51,14 +51,20 @@ def write_model(model: Model) -> bytes:
 def _write_table(builder: Any, table: Table) -> int:
     """Write what the table refers to, then the table; returns its position as the builder counts."""
     fields = fields_of(type(table))
-    values = [getattr(table, field.name) for field in fields]
-    targets = [
-        _guarded(table, field, _write_target, builder, field.wire, value) for field, value in zip(fields, values)
-    ]
-    builder.StartObject(fields[-1].slot + 1 if fields else 0)
-    # Large fields first keeps the padding inside the table small.
-    for field, value, target in sorted(zip(fields, values, targets), key=_descending_size):
-        _guarded(table, field, _write_slot, builder, field, value, target)
+    present = []
+    try:
+        for field in fields:
+            value = getattr(table, field.name)
+            if value != field.default if isinstance(field.wire, Scalar) else value is not None:
+                present.append((field, value, _write_target(builder, field.wire, value)))
+        builder.StartObject(fields[-1].slot + 1 if fields else 0)
+        # Large fields first keeps the padding inside the table small.
+        for field, value, target in sorted(present, key=_descending_size):
+            _write_slot(builder, field, value, target)
+    except ModelError:
+        raise
+    except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
+        raise ModelError(f"can't be written: {error}", table=type(table).__name__, field=field.name) from error
     return int(builder.EndObject())
 
 
@@ -67,18 +73,9 @@ def _descending_size(item: tuple[Field, Any, int | None]) -> int:
     return -struct.calcsize(wire.code) if isinstance(wire, Scalar) else -4
 
 
-def _guarded(table: Table, field: Field, write: Any, *arguments: Any) -> Any:
-    try:
-        return write(*arguments)
-    except ModelError:
-        raise
-    except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
-        raise ModelError(f"can't be written: {error}", table=type(table).__name__, field=field.name) from error
-
-
 def _write_target(builder: Any, wire: Wire, value: Any) -> int | None:
-    """Write what a field refers to by offset; None where there is nothing of the kind."""
-    if value is None or isinstance(wire, Scalar):
+    """Write what a field refers to by offset; None for a scalar, which lies in the table itself."""
+    if isinstance(wire, Scalar):
         return None
     if isinstance(wire, StringType):
         return int(builder.CreateString(value.encode("utf-8", "surrogateescape")))
@@ -107,7 +104,7 @@ def _write_slot(builder: Any, field: Field, value: Any, target: int | None) -> N
     wire = field.wire
     if isinstance(wire, Scalar):
         builder.PrependSlot(_FLAGS[wire.code], field.slot, value, field.default)
-    elif target is not None:
+    else:
         builder.PrependUOffsetTRelativeSlot(field.slot, target, 0)
         if isinstance(wire, UnionType):
             builder.PrependUint8Slot(field.slot - 1, wire.members.index(type(value)) + 1, 0)
