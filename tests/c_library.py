@@ -39,7 +39,7 @@ def in_c(steps: Iterable[Step]) -> Callable[[Step], None]:
     source = HEADERS + structures(kernels) + translate(kernels) + MAIN.format(adapters=adapters, names=names)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernels.c").write_text(source)
-        command = [compiler(), "-std=c99", "-O1", "-w", "-shared", "-fPIC", "kernels.c", "-o", "kernels.so", "-lm"]
+        command = [compiler(), "-std=c99", "-O0", "-w", "-shared", "-fPIC", "kernels.c", "-o", "kernels.so", "-lm"]
         subprocess.run(command, cwd=folder, check=True)
         call = ctypes.CDLL(str(Path(folder) / "kernels.so")).run
     call.restype, call.argtypes = ctypes.c_int64, [ctypes.c_int64, ctypes.c_void_p]

@@ -70,7 +70,7 @@ FEED = """void *rows = malloc(count);
         free(rows);"""
 
 
-HOST = ("cc", "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+HOST = ("cc", "-std=c99", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 """The compiler of this machine, with its flags."""
 
 

@@ -46,7 +46,7 @@ WARNINGS = (
     *("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"),
     *("-Wconversion", "-Wshadow", "-Wundef", "-Wswitch-default"),
 )
-SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COMPILERS = {
     "gcc -m32": ("gcc", "-m32"),
     "clang": ("clang",),
