@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.c.control_flow import ControlFlow, If, Repeat, RunOnce, SubgraphCall, While, calls_in
-from tflm.c.decoding import has_decoders, with_constants
 from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
 from tflm.compiler.language import Step
@@ -20,9 +19,11 @@ from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
 from tflm.errors import CompileError, OperatorError
+from tflm.graph import Graph
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.control_flow import copies_between
+from tflm.kernels.reference.decode import TFLM_DECODE, Encoded, Scheme
 from tflm.kernels.registration import Registration
 from tflm.memory.arena import Arena
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -33,9 +34,79 @@ from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.feeding import Feed
 from tflm.schedule.states import States, with_states
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
+from tflm.schema.patch import with_data_inside
+from tflm.schema.reader import read_model
+from tflm.schema.writer import write_model
 from tflm.targets import CORTEX_M
+
+
+class Encoding(NamedTuple):
+    """The encoding of a constant."""
+
+    scheme: Scheme
+    encoded: Encoded
+
+
+Encodings = Mapping[int, Encoding]
+"""Encodings, by tensor of the first subgraph."""
+
+
+def has_decoders(model: Model) -> bool:
+    """Whether the first subgraph has TFLM_DECODE operators."""
+    return any(model.operator_name(operator) == TFLM_DECODE.name for operator in model.subgraphs[0].operators or ())
+
+
+def with_constants(model: Model, nodes: Mapping[int, Node]) -> tuple[Model, dict[int, Encoding]]:
+    """Return the model with constants in place of the results of its TFLM_DECODE operators, and their encodings.
+
+    A result that is an output of the model is not replaced.
+
+    Args:
+        model: the model.
+        nodes: the nodes of the first subgraph by their index, prepared.
+    """
+    graph = Graph(with_data_inside(model))
+    constants: dict[int, int] = {}
+    encodings: dict[int, Encoding] = {}
+    operators = []
+    for index, operator in enumerate(graph.operators):
+        outputs = operator.outputs or ()
+        if graph.registration(operator).name != TFLM_DECODE.name or set(outputs) & set(graph.outputs):
+            operators.append(operator)
+            continue
+        for tensor, encoding in zip(outputs, nodes[index].op_data):
+            scheme, encoded = encoding
+            values = np.ascontiguousarray(scheme.decode(encoded), None).view(ELEMENT_TYPES[encoded.type].dtype)
+            table = graph.tensors[tensor]
+            constants[tensor] = graph.add_constant(table.name, values.reshape(encoded.dims), table.quantization)
+            encodings[constants[tensor]] = Encoding(scheme, encoded)
+    graph.operators = [
+        graph.like(one, (constants.get(tensor, tensor) for tensor in one.inputs or ()), one.outputs or ())
+        for one in operators
+    ]
+    made = Model(graph.build(), model.checks)
+    return made, {graph.moved[tensor]: encoding for tensor, encoding in encodings.items()}
+
+
+def with_shapes(model: Model, tensors: list[list[TfLiteEvalTensor]]) -> Model:
+    """Return the model with the tensor shapes that operators have after they are prepared.
+
+    Args:
+        model: the model.
+        tensors: the prepared tensors of each subgraph.
+    """
+    pairs = [zip(subgraph.tensors or (), found) for subgraph, found in zip(model.subgraphs, tensors)]
+    if all((table.shape or ()) == tensor.dims for pair in pairs for table, tensor in pair):
+        return model
+    root = read_model(with_data_inside(model).data)
+    for subgraph, found in zip(root.subgraphs or (), tensors):
+        for table, tensor in zip(subgraph.tensors or (), found):
+            table.shape = tensor.dims
+    return Model(write_model(root), model.checks)
+
 
 Array = npt.NDArray[Any]
 

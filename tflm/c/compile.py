@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
 from tflm.c import source
-from tflm.c.binding import BoundModel, bind_model
+from tflm.c.binding import BoundModel, bind_model, with_shapes
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
-from tflm.c.decoding import with_shapes
 from tflm.c.emitter import c_file, kernel_files, kernels_of
 from tflm.c.header import comment_text, header_of, ram_macros, warm_up_macro
 from tflm.c.instructions import Instructions, instructions_of
