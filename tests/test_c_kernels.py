@@ -22,7 +22,7 @@ from outcomes import count
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
-from tflm.c.binding import BindSteps, BoundModel, bind_model
+from tflm.c.binding import BindSteps, BoundModel, bind_model, work_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, depthwise_convolution, flat_convolution, windows_in_place
 from tflm.c.kernels.arithmetic import linear_constants
 from tflm.c.kernels.convolution import Layer
@@ -40,7 +40,6 @@ from tflm.c.kernels.requantization import (
     requantizer,
 )
 from tflm.c.row_binding import bind_lean, bind_small
-from tflm.c.state_and_scratch import work_arrays
 from tflm.compiler.language import Kernel, Step
 from tflm.errors import TflmError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier

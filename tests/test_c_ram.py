@@ -15,10 +15,9 @@ from image_graphs import Images, shrinking_network
 from test_real_models import NAMES
 
 import tflm
-from tflm.c.binding import bind_model
+from tflm.c.binding import StateAndScratch, bind_model
 from tflm.c.row_binding import bind_small
 from tflm.c.source import written
-from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError
 from tflm.schema import BuiltinOperator, Padding, TensorType, TransposeOptions
 from tflm.targets import CORTEX_M, align_up

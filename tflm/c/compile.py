@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
 from tflm.c import source
-from tflm.c.binding import BoundModel, bind_model, with_shapes
+from tflm.c.binding import BoundModel, StateAndScratch, bind_model, with_shapes
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.emitter import c_file, kernel_files, kernels_of
@@ -24,7 +24,6 @@ from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
 from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
-from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.streaming import StreamedModel

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tflm.c.binding import BoundModel, BoundOperator
+from tflm.c.binding import BoundModel, BoundOperator, StateAndScratch, step_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, broadcasts, encoded, quotients
 from tflm.c.row_copies import BY_ROWS, rows_read
-from tflm.c.state_and_scratch import StateAndScratch, step_arrays
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, recurrent, softmax, unary
 from tflm.kernels import REGISTRATIONS

@@ -12,11 +12,20 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.binding import Action, Array, BoundModel, BoundOperator, offset_in_buffer, root_of
+from tflm.c.binding import (
+    Action,
+    Array,
+    BoundModel,
+    BoundOperator,
+    StateAndScratch,
+    offset_in_buffer,
+    root_of,
+    step_arrays,
+    work_arrays,
+)
 from tflm.c.control_flow import ControlFlow, calls_in, translated
 from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
-from tflm.c.state_and_scratch import StateAndScratch, step_arrays, work_arrays
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
 from tflm.schedule.calls import Call, MovedRows, Plan, RamBuffer
