@@ -18,9 +18,17 @@ from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.emitter import c_file, kernel_files, kernels_of
 from tflm.c.header import comment_text, header_of, ram_macros, warm_up_macro
 from tflm.c.instructions import Instructions, instructions_of
-from tflm.c.kernel_choice import ALL_GENERATED, GENERATED, KernelChoice, library_processors, with_library
+from tflm.c.kernel_choice import (
+    ALL_GENERATED,
+    GENERATED,
+    KeptKernel,
+    KernelChoice,
+    Place,
+    kept_kernels,
+    library_processors,
+    with_library,
+)
 from tflm.c.kernel_needs import BoundKernels
-from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
 from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds

@@ -8,7 +8,7 @@ from typing import Any
 
 from tflm.c.compile import CompiledModel, CompiledModels, Size
 from tflm.c.instructions import COUNTED_BUILDS, Instructions
-from tflm.c.library_comparison import Place
+from tflm.c.kernel_choice import Place
 from tflm.c.sizes import Build
 from tflm.report import Report, with_thousands
 from tflm.schedule.rows import Rows
