@@ -26,13 +26,19 @@ from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, ReferenceKernels, ShapedCall
 from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
-from tflm.schedule.line_buffers import Blocking, LineBuffer, shared_bytes
+from tflm.schedule.line_buffers import (
+    Blocking,
+    LineBuffer,
+    RowOperator,
+    distances,
+    row_blocks,
+    row_operators,
+    shared_bytes,
+)
 from tflm.schedule.lowering import Lowering
-from tflm.schedule.placement import distributed
 from tflm.schedule.plan import late_reads, plan
-from tflm.schedule.row_operators import RowOperator, distances, row_blocks, row_operators
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Schedule
+from tflm.schedule.schedule import Schedule, distributed
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,

@@ -12,9 +12,20 @@ from tflm.kernels.overlap import OperatorFacts
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.feeding import FEEDER, Feed
 from tflm.schedule.kernels import Kernels, ShapedCall
-from tflm.schedule.line_buffers import Blocking, LineBufferStage, OtherTensors, RowCall, moved_bytes, peak, shared_bytes
+from tflm.schedule.line_buffers import (
+    Blocking,
+    LineBufferStage,
+    OtherTensors,
+    RowCall,
+    RowOperator,
+    both_ways,
+    moved_bytes,
+    peak,
+    row_operators,
+    runs_by_rows,
+    shared_bytes,
+)
 from tflm.schedule.liveness import Liveness
-from tflm.schedule.row_operators import RowOperator, both_ways, row_operators, runs_by_rows
 from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 

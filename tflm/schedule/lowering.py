@@ -13,12 +13,20 @@ from tflm.planning.views import Views, last_steps
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
 from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
-from tflm.schedule.line_buffers import LineBuffer, LineBufferStage, RowCall, RowProgress, capacities
+from tflm.schedule.line_buffers import (
+    LineBuffer,
+    LineBufferStage,
+    RowCall,
+    RowOperator,
+    RowProgress,
+    blocks_at,
+    both_ways,
+    capacities,
+    runs_by_rows,
+)
 from tflm.schedule.liveness import lasting_tensors, lifetimes_of
-from tflm.schedule.placement import Location
-from tflm.schedule.row_operators import RowOperator, blocks_at, both_ways, runs_by_rows
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Schedule
+from tflm.schedule.schedule import Location, Schedule
 from tflm.schedule.states import States, followed
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator

@@ -14,9 +14,8 @@ from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LeanCall, LineBufferCosts
 from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
-from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Schedule
+from tflm.schedule.schedule import Location, Schedule, distributed, placed
 from tflm.schedule.stage_search import tilings_within
 from tflm.schedule.states import States
 from tflm.schema.enums import BuiltinOperator
