@@ -17,7 +17,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Bind, Registration, Run
 from tflm.kernels.shapes import Shapes, StaticNode, require_axis
 from tflm.kernels.support.checks import AnyTensor, element_count, require_type
-from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_by_parameters
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.version_rules import by_input

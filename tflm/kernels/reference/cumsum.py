@@ -16,7 +16,7 @@ from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.shapes import require_axis, same_as_input
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
-from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import CumsumOptions

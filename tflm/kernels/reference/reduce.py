@@ -18,8 +18,7 @@ from tflm.kernels.registration import Bind, Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.shapes import reduced, require_axis
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
-from tflm.kernels.support.parameters import bind_by_parameters
-from tflm.kernels.support.views import as_numbers
+from tflm.kernels.support.views import as_numbers, bind_by_parameters
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
 from tflm.schema.enums import BuiltinOperator, TensorType

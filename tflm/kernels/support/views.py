@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Run
-from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.memory.tensor import TfLiteEvalTensor
+
+Result = TypeVar("Result")
+
+
+def bind_by_parameters(
+    parameters: Sequence[TfLiteEvalTensor], prepare: Callable[[], Result], run: Callable[[Result], None]
+) -> Run:
+    """Bind `run`, which takes the result of `prepare` for the values of the inputs `parameters`.
+
+    If all of them are constant, `prepare` is called, and rejects bad values, only once, here; otherwise in each run.
+    """
+    if not all(parameter.is_constant for parameter in parameters):
+        return lambda: run(prepare())
+    prepared = prepare()
+    return lambda: run(prepared)
+
 
 Copy = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 """Target and source: views of one dtype; the source broadcasts to the shape of the target."""
