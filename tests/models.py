@@ -38,7 +38,6 @@ from tflm.testing.drawing import (
 from tflm.testing.drawing import (
     OperatorCase as Case,
 )
-from tflm.testing.operators.single_operator import large, unary
 
 __all__ = [
     "ACTIVATIONS",
@@ -54,12 +53,10 @@ __all__ = [
     "broadcast_shapes",
     "factors",
     "float32",
-    "large",
     "quantization",
     "rescaled",
     "scales",
     "shapes",
-    "unary",
     "values",
     "zero_points",
     "Case",

@@ -16,10 +16,10 @@ from oracle import INSTALLED, Oracle, OracleError
 
 import tflm
 from tflm.schema import ModelBuilder, TensorType
-from tflm.testing.operators import custom
+from tflm.testing.operators import OPERATORS, custom
 
 
-@given(case=st.one_of(custom.OPERATORS.values()))
+@given(case=st.one_of([OPERATORS[name] for name in ("CIRCULAR_BUFFER", custom.DETECTION, "TFLM_DECODE")]))
 def test_the_arena_is_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
     model, (inputs, *_) = case
     try:

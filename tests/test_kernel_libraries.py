@@ -33,7 +33,7 @@ from tflm.schema import (
     TensorType,
     write_model,
 )
-from tflm.testing.operators import convolution, recurrent
+from tflm.testing.operators import OPERATORS
 
 PART_OF_EXTENSION = {"none": "cortex-m3", "dsp": "cortex-m4", "mve": "cortex-m55"}
 HELLO_WORLD = Path(__file__).parent.parent / "examples" / "hello_world" / "hello_world_int8.tflite"
@@ -152,7 +152,7 @@ def tensor_of(model: tflm.Model, place: int) -> Any:
 
 
 @settings(max_examples=40)
-@given(case=recurrent.lstm())
+@given(case=OPERATORS["UNIDIRECTIONAL_SEQUENCE_LSTM"])
 def test_lstm_of_cmsis_nn_forgets(case: Case) -> None:
     data, invocations = case
     model = tflm.Model(data)
@@ -169,7 +169,7 @@ def test_lstm_of_cmsis_nn_forgets(case: Case) -> None:
 
 
 @settings(max_examples=40)
-@given(case=convolution.transpose_conv())
+@given(case=OPERATORS["TRANSPOSE_CONV"])
 def test_transpose_conv_of_cmsis_nn_leaves_its_activation_out(case: Case) -> None:
     data, invocations = case
     model = tflm.Model(data)
@@ -196,7 +196,7 @@ def scaled(value: int, multiplier: tuple[int, int]) -> int:
 
 
 @settings(max_examples=40)
-@given(case=recurrent.svdf())
+@given(case=OPERATORS["SVDF"])
 def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -> None:
     """Against the rule in plain Python: columns saturate at 16 bits and are stored in 8."""
     data, invocations = case
@@ -206,9 +206,11 @@ def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -
         for found, wanted in zip(answers(data, invocations, "cmsis-nn"), answers(data, invocations, "reference")):
             np.testing.assert_array_equal(found, wanted)
         return
-    (y,) = [t for t in model.subgraphs[0].tensors or [] if t.name == "y"]
-    scale = {t.name: t.quantization.scale[0] for t in (x, feature, time, state, y)}
-    zero = {t.name: t.quantization.zero_point[0] for t in (x, state, y)}
+    tables = model.subgraphs[0].tensors or []
+    (y,) = [tables[index] for index in model.subgraphs[0].outputs or ()]
+    named = {"x": x, "feature": feature, "time": time, "state": state, "y": y}
+    scale = {name: t.quantization.scale[0] for name, t in named.items()}
+    zero = {name: t.quantization.zero_point[0] for name, t in named.items()}
     to_state = quantize_multiplier(scale["x"] * scale["feature"] / scale["state"])
     to_output = quantize_multiplier(scale["state"] * scale["time"] / scale["y"])
     features, over_time, biases = (
@@ -235,7 +237,7 @@ def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -
 
 
 @pytest.mark.runs(0.5)
-@given(case=convolution.OPERATORS["CONV_2D"])
+@given(case=OPERATORS["CONV_2D"])
 @settings(max_examples=20)
 def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
     model = tflm.Model(case[0])

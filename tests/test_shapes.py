@@ -26,12 +26,14 @@ from tflm.schema import (
     ConcatenationOptions,
     Conv2DOptions,
     DepthToSpaceOptions,
+    DepthwiseConv2DOptions,
     FullyConnectedOptions,
     GatherOptions,
     IfOptions,
     ModelBuilder,
     PackOptions,
     Padding,
+    Pool2DOptions,
     ReducerOptions,
     ReshapeOptions,
     ShapeOptions,
@@ -311,6 +313,9 @@ def strided(**masks: int) -> Any:
     return StridedSliceOptions(**masks)
 
 
+DEPTHWISE = DepthwiseConv2DOptions(padding=Padding.VALID, stride_h=2, stride_w=1, depth_multiplier=3)
+POOL = Pool2DOptions(stride_h=2, stride_w=3, filter_height=2, filter_width=4)
+VALID_POOL = Pool2DOptions(padding=Padding.VALID, stride_h=2, stride_w=3, filter_height=2, filter_width=4)
 TENS = of(0, 0), of(10, 10), of(1, 1)
 FILTER = np.ones((4, 3, 2, 5), np.float32)
 RULED: list[tuple[str, Any, Any, Any]] = [
@@ -401,6 +406,16 @@ RULED: list[tuple[str, Any, Any, Any]] = [
     ("GATHER", [(2, 3, 4), (2, 6)], GatherOptions(axis=1, batch_dims=1), [(2, 6, 4)]),
     ("GATHER", [(2, 3, 4), (5,)], GatherOptions(axis=-1), [(2, 3, 5)]),
     ("RESIZE_BILINEAR", [(2, 3, 4, 5), of(6, 7)], None, [(2, 6, 7, 5)]),
+    ("RESIZE_NEAREST_NEIGHBOR", [(2, 3, 4, 5), of(6, 7)], None, [(2, 6, 7, 5)]),
+    ("DEPTHWISE_CONV_2D", [(1, 7, 9, 2), np.ones((1, 3, 2, 6))], DEPTHWISE, [(1, 3, 8, 6)]),
+    *[(pool, [(2, 7, 9, 3)], POOL, [(2, 4, 3, 3)]) for pool in ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")],
+    ("MAX_POOL_2D", [(2, 7, 9, 3)], VALID_POOL, [(2, 3, 2, 3)]),
+    *[(operator, [(2, 3, 4), of(0, 2)], ReducerOptions(), [(3,)]) for operator in ("SUM", "REDUCE_MAX", "REDUCE_ALL")],
+    ("REDUCE_MIN", [(2, 3, 4), of(1)], ReducerOptions(keep_dims=True), [(2, 1, 4)]),
+    ("PADV2", [(2, 3), np.array([[1, 4], [0, 2]], np.int32)], None, [(7, 5)]),
+    ("MIRROR_PAD", [(2, 3), np.array([[1, 2], [0, 2]], np.int32)], None, [(5, 5)]),
+    ("SELECT_V2", [(2, 1, 1), (3, 1), (4,)], None, [(2, 3, 4)]),
+    ("CUMSUM", [(2, 3), of(1)], None, [(2, 3)]),
     ("DEPTH_TO_SPACE", [(1, 2, 3, 12)], DepthToSpaceOptions(block_size=2), [(1, 4, 6, 3)]),
     ("TILE", [(2, 3), of(4, 5)], None, [(8, 15)]),
     ("BROADCAST_TO", [(3,), of(2, 3)], None, [(2, 3)]),

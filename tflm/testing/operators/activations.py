@@ -1,16 +1,16 @@
-"""Models of RELU, RELU6, LOGISTIC, TANH and SOFTMAX."""
+"""Models of activations and of SOFTMAX."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from hypothesis import strategies as st
 
-from tflm.schema import BuiltinOperator, LeakyReluOptions, SoftmaxOptions, quantized
+from tflm.kernels import REGISTRATIONS
+from tflm.schema import quantized
 from tflm.testing.drawing import (
     FLOAT32,
     INT8,
     INT16,
+    LARGE_SHAPE,
     Draw,
     OperatorCase,
     factors,
@@ -19,107 +19,60 @@ from tflm.testing.drawing import (
     rescaled,
     scales,
     shapes,
-    zero_points,
 )
-from tflm.testing.operators.single_operator import large, unary
+from tflm.testing.operators.declared import DrawnOperator, large, strategy
 
+SOFTMAX_TYPES = [(FLOAT32, FLOAT32), (INT8, INT8), (INT8, INT16), (INT16, INT16)]
 
-@st.composite
-def relu(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """RELU or RELU6."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    input = quantization(draw, type)
-    return unary(operator, draw, (type, type), (input, rescaled(draw, type, input)))
-
-
-@st.composite
-def sigmoid(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """LOGISTIC or TANH, from scales at which almost nothing is in range to ones at which all is."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    natural = {INT8: quantized(1 / 256, -128), INT16: quantized(1 / 32768), FLOAT32: None}
-    scale = draw(scales(-40, 30) | scales(-16, 2) | st.sampled_from([2.0**-12, 2.0**-11, 2.0**-10, 2.0**-4]))
-    input = None if type == FLOAT32 else quantized(scale, draw(zero_points(type)))
-    return unary(operator, draw, (type, type), (input, natural[type]))
-
-
-@st.composite
-def softmax(draw: Draw) -> OperatorCase:
-    """SOFTMAX over rows of 1 to 40, from int8 to int8 and int16, int16 and float."""
-    types = draw(st.sampled_from([(FLOAT32, FLOAT32), (INT8, INT8), (INT8, INT16), (INT16, INT16)]))
-    natural = {
-        (INT8, INT8): quantized(1 / 256, -128),
-        (INT8, INT16): quantized(1 / 65536, -32768),
-        (INT16, INT16): quantized(1 / 32768),
-    }
-    shape = (*draw(shapes(0, 3, 3)), draw(st.integers(1, 40)))
-    input = (
-        None if types[0] == FLOAT32 else quantized(draw(scales(-40, 20) | scales(-18, 4)), draw(zero_points(types[0])))
-    )
-    options = SoftmaxOptions(beta=draw(st.sampled_from([1.0, 0.5, 2.0])))
-    return unary(BuiltinOperator.SOFTMAX, draw, types, (input, natural.get(types)), options, shape)
-
-
-@st.composite
-def leaky_relu(draw: Draw) -> OperatorCase:
-    """LEAKY_RELU, with slopes of either sign and of any size."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    input = quantization(draw, type)
-    alpha = draw(factors(-20, 10)) * draw(st.sampled_from([1, 1, -1, 0]))
-    options = LeakyReluOptions(alpha=float32(alpha))
-    return unary(BuiltinOperator.LEAKY_RELU, draw, (type, type), (input, rescaled(draw, type, input)), options)
-
-
-@st.composite
-def log_softmax(draw: Draw) -> OperatorCase:
-    """LOG_SOFTMAX over rows of 1 to 40."""
-    type = draw(st.sampled_from([FLOAT32, INT8]))
-    shape = (*draw(shapes(0, 3, 3)), draw(st.integers(1, 40)))
-    input = None if type == FLOAT32 else quantized(draw(scales(-26, 8) | scales(-10, 2)), draw(zero_points(type)))
-    output = None if type == FLOAT32 else quantized(1 / 16, 127)
-    return unary(BuiltinOperator.LOG_SOFTMAX, draw, (type, type), (input, output), None, shape)
-
-
-OPERATORS = {
-    "LOG_SOFTMAX": log_softmax(),
-    "LEAKY_RELU": leaky_relu(),
-    "RELU": relu(BuiltinOperator.RELU),
-    "RELU6": relu(BuiltinOperator.RELU6),
-    "LOGISTIC": sigmoid(BuiltinOperator.LOGISTIC),
-    "TANH": sigmoid(BuiltinOperator.TANH),
-    "SOFTMAX": softmax(),
-}
-
-NATURAL = {
+OUTPUTS = {
     ("LOGISTIC", INT8): quantized(1 / 256, -128),
     ("LOG_SOFTMAX", INT8): quantized(1 / 16, 127),
     ("TANH", INT8): quantized(1 / 128),
-    ("SOFTMAX", INT8): quantized(1 / 256, -128),
+    ("SOFTMAX", INT8, INT8): quantized(1 / 256, -128),
+    ("SOFTMAX", INT8, INT16): quantized(1 / 65536, -32768),
 }
-"""The quantization that an output of integers must have; 1 / 32768 for the others of 16 bits."""
+"""The quantization that an output of integers must have; `SHORT` for the others."""
 
-LARGE = {
-    **{
-        f"{name}-{type.name}": partial(large, BuiltinOperator[name], (type, type))
-        for name in ("RELU", "RELU6", "LEAKY_RELU")
-        for type in (FLOAT32, INT8, INT16)
-    },
-    **{
-        f"{name}-{type.name}": partial(
-            large,
-            BuiltinOperator[name],
-            (type, type),
-            None if type == FLOAT32 else (quantized(0.01), NATURAL.get((name, type), quantized(1 / 32768))),
-            SoftmaxOptions(beta=1.0) if name == "SOFTMAX" else None,
-        )
-        for name in ("LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX")
-        for type in (FLOAT32, INT8, INT16)
-        if (name, type) != ("LOG_SOFTMAX", INT16)
-    },
-    "SOFTMAX-INT8-INT16": partial(
-        large,
-        BuiltinOperator.SOFTMAX,
-        (INT8, INT16),
-        (quantized(0.01), quantized(1 / 65536, -32768)),
-        SoftmaxOptions(beta=1.0),
-    ),
-}
+SHORT = quantized(1 / 32768)
+
+
+@strategy("RELU", "RELU6", "LEAKY_RELU")
+def relu(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Slopes of LEAKY_RELU have either sign and any size."""
+    input = quantization(draw, model.type)
+    model.operand(draw(shapes()), input)
+    output = rescaled(draw, model.type, input)
+    if model.name != "LEAKY_RELU":
+        return model.result(output)
+    return model.result(output, alpha=float32(draw(factors(-20, 10)) * draw(st.sampled_from([1, 1, -1, 0]))))
+
+
+@strategy("LOGISTIC", "TANH")
+def sigmoid(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """From scales at which almost nothing is in range to ones at which all is."""
+    (input,) = model.scaled(scales(-40, 30) | scales(-16, 2) | st.sampled_from([2.0**-12, 2.0**-11, 2.0**-10, 2.0**-4]))
+    model.operand(draw(shapes()), input)
+    output = OUTPUTS.get((model.name, model.type), SHORT)
+    if model.type == INT8 and model.name == "TANH":
+        output = draw(st.sampled_from([output, OUTPUTS["LOGISTIC", INT8]]))
+    return model.result(input and output)
+
+
+@strategy("LOG_SOFTMAX")
+@strategy("SOFTMAX", kinds=SOFTMAX_TYPES)
+def softmax(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Over rows of 1 to 40."""
+    is_log = model.name == "LOG_SOFTMAX"
+    (input,) = model.scaled(scales(-26, 8) | scales(-10, 2) if is_log else scales(-40, 20) | scales(-18, 4))
+    model.operand((*draw(shapes(0, 3, 3)), draw(st.integers(1, 40))), input)
+    output = input and OUTPUTS.get((model.name, *model.types), SHORT)
+    return model.result(output, **({} if is_log else {"beta": draw(st.sampled_from([1.0, 0.5, 2.0]))}))
+
+
+for operator in ("RELU", "RELU6", "LEAKY_RELU"):
+    large(operator, LARGE_SHAPE, scales=(0.01, 0.02))
+for operator in ("LOGISTIC", "TANH", "LOG_SOFTMAX"):
+    for type in REGISTRATIONS[operator].types:
+        large(operator, LARGE_SHAPE, kinds=[type], scales=(0.01, OUTPUTS.get((operator, type), SHORT)))
+for types in SOFTMAX_TYPES:
+    large("SOFTMAX", LARGE_SHAPE, kinds=[types], scales=(0.01, OUTPUTS.get(("SOFTMAX", *types), SHORT)), beta=1.0)

@@ -21,6 +21,7 @@ from tflm.schema import (
 )
 from tflm.schema.builder import SubgraphBuilder
 from tflm.testing.drawing import FLOAT32, INT8, INT32, Draw, OperatorCase, shapes, values
+from tflm.testing.operators.declared import LARGE, OPERATORS
 
 INVOKES = 3
 COUNTER = ((1,), INT32)
@@ -47,16 +48,20 @@ class Flow:
         """An input of each kind."""
         return [graph.input(f"x{i}", *kind, scale_of(kind[1])) for i, kind in enumerate(self.kinds)]
 
+    def fresh(self, graph: SubgraphBuilder, name: str) -> str:
+        """A name that no other tensor of a subgraph has."""
+        return f"{name}{len(graph.table.tensors or ())}"
+
     def sum(self, graph: SubgraphBuilder, kind: Kind, a: int, b: int) -> int:
         """A tensor that an ADD makes."""
-        total = graph.tensor(f"sum{len(graph.table.tensors or ())}", *kind, scale_of(kind[1]))
+        total = graph.tensor(self.fresh(graph, "sum"), *kind, scale_of(kind[1]))
         graph.operator(BuiltinOperator.ADD, [a, b], [total], AddOptions())
         return total
 
     def less(self, graph: SubgraphBuilder, counter: int, limit: int) -> int:
         """Whether the counter is below a limit."""
-        condition = graph.tensor(f"less{len(graph.table.tensors or ())}", (1,), TensorType.BOOL)
-        constant = graph.constant(f"limit{len(graph.table.tensors or ())}", np.array([limit], np.int32))
+        condition = graph.tensor(self.fresh(graph, "less"), (1,), TensorType.BOOL)
+        constant = graph.constant(self.fresh(graph, "limit"), np.array([limit], np.int32))
         graph.operator(BuiltinOperator.LESS, [counter, constant], [condition], LessOptions())
         return condition
 
@@ -78,13 +83,13 @@ class Flow:
             if len(tensors) == 1:
                 return tensors
             last = self.kinds[-1]
-            name = f"c{len(graph.table.tensors or ())}"
-            return [*tensors[:-1], graph.constant(name, values(self.draw, last[1], last[0]), scale_of(last[1]))]
+            constant = values(self.draw, last[1], last[0])
+            return [*tensors[:-1], graph.constant(self.fresh(graph, "c"), constant, scale_of(last[1]))]
         return tensors
 
     def branch(self, graph: SubgraphBuilder, tensors: list[int], condition: int, depth: int) -> list[int]:
         """An IF on the condition."""
-        results = self.tensors(graph, f"if{len(graph.table.tensors or ())}_")
+        results = self.tensors(graph, self.fresh(graph, "if") + "_")
         branches = [self.subgraph(depth) for _ in range(2)]
         graph.operator(
             BuiltinOperator.IF,
@@ -100,7 +105,7 @@ class Flow:
         self.inputs(condition)
         condition.output(self.less(condition, 0, self.draw(st.integers(-1, 4))))
         body = self.subgraph(depth, counts=True)
-        results = self.tensors(graph, f"while{len(graph.table.tensors or ())}_")
+        results = self.tensors(graph, self.fresh(graph, "while") + "_")
         graph.operator(
             BuiltinOperator.WHILE, tensors, results, WhileOptions(cond_subgraph_index=index, body_subgraph_index=body)
         )
@@ -160,33 +165,21 @@ def flow(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
 def large_flow(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     """An IF or a WHILE over a tensor of 256 KiB or more, whose body runs three times."""
     shape = (1, 64, 64, 64)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [main.input("counter", *COUNTER), main.input("x", shape, type)]
-    outputs = [main.tensor("count", *COUNTER), main.tensor("y", shape, type)]
+    flow = Flow(lambda _: 0, [COUNTER, (shape, type)])
+    main, _ = flow.added()
+    inputs, outputs = flow.inputs(main), flow.tensors(main, "y")
     if operator == BuiltinOperator.IF:
         condition = main.constant("condition", np.array([True], np.bool_))
         main.operator(operator, [condition, *inputs], outputs, IfOptions(then_subgraph_index=1, else_subgraph_index=1))
     else:
         main.operator(operator, inputs, outputs, WhileOptions(cond_subgraph_index=2, body_subgraph_index=1))
     main.output(*outputs)
-    body = builder.subgraph("body")
-    given = [body.input("counter", *COUNTER), body.input("x", shape, type)]
-    sums = [body.tensor("count", *COUNTER), given[1]]
-    body.operator(BuiltinOperator.ADD, [given[0], body.constant("one", np.array([1], np.int32))], sums[:1])
-    body.output(*sums)
-    until = builder.subgraph("condition")
-    given = [until.input("counter", *COUNTER), until.input("x", shape, type)]
-    less = until.tensor("less", (1,), TensorType.BOOL)
-    until.operator(BuiltinOperator.LESS, [given[0], until.constant("3", np.array([3], np.int32))], [less])
-    until.output(less)
-    return builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
+    flow.subgraph(0, counts=True)
+    until, _ = flow.added()
+    until.output(flow.less(until, flow.inputs(until)[0], 3))
+    return flow.builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
 
 
-OPERATORS = {operator.name: flow(operator) for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE)}
-
-LARGE = {
-    f"{operator.name}-{type.name}": partial(large_flow, operator, type)
-    for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE)
-    for type in (FLOAT32, INT8)
-}
+for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE):
+    OPERATORS[operator.name] = flow(operator)
+    LARGE |= {f"{operator.name}-{type.name}": partial(large_flow, operator, type) for type in (FLOAT32, INT8)}

@@ -1,53 +1,39 @@
-"""Models of CONV_2D, DEPTHWISE_CONV_2D and TRANSPOSE_CONV."""
+"""Models of CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV and FULLY_CONNECTED."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tflm.schema import (
-    ELEMENT_TYPES,
-    TENSOR_TYPES,
-    BuiltinOperator,
-    Conv2DOptions,
-    DepthwiseConv2DOptions,
-    ModelBuilder,
-    Padding,
-    QuantizationParameters,
-    SubgraphBuilder,
-    TensorType,
-    TransposeConvOptions,
-    quantized,
-)
+from tflm.schema import TENSOR_TYPES, Padding, TensorType, quantized
 from tflm.testing.drawing import (
-    ACTIVATIONS,
     FLOAT32,
     INT8,
     INT16,
-    INT32,
     UINT8,
-    Arrays,
     Draw,
     OperatorCase,
     factors,
     float32,
     quantization,
+    scale_of,
     scales,
     sizes,
     values,
     zero_points,
 )
+from tflm.testing.operators.declared import DrawnOperator, Weights, large, strategy
+from tflm.testing.operators.single_operator import Quantization
 
 
 @dataclass
 class Geometry:
-    """Windows along one dimension; `steps` are the fields of the options for it."""
+    """Windows along one dimension."""
 
     size: int
     taps: int
@@ -56,219 +42,137 @@ class Geometry:
     windows: int
 
 
-def geometries(draw: Draw, padding: Padding, largest: int) -> tuple[Geometry, Geometry]:
-    """Rows and columns: mostly as many windows as fit, sometimes another number, which TFLM takes as well."""
-    pair = []
-    for _ in range(2):
-        taps, stride, dilation = (draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-        stride, dilation = draw(st.sampled_from([(1, 1), (stride, 1), (stride, dilation)]))
-        size = draw(st.integers(1, largest))
-        covered = 1 if padding == Padding.SAME else (taps - 1) * dilation + 1
-        fitting = max((size + stride - covered) // stride, 1)
-        windows = max(fitting + draw(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 0, -1, 1])), 1)
-        pair.append(Geometry(size, taps, stride, dilation, windows))
-    return pair[0], pair[1]
+def geometry(draw: Draw, padding: Padding, largest: int) -> Geometry:
+    """Mostly as many windows as fit, sometimes another number, which TFLM takes as well."""
+    taps, stride, dilation = (draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    stride, dilation = draw(st.sampled_from([(1, 1), (stride, 1), (stride, dilation)]))
+    size = draw(st.integers(1, largest))
+    covered = 1 if padding == Padding.SAME else (taps - 1) * dilation + 1
+    fitting = max((size + stride - covered) // stride, 1)
+    return Geometry(size, taps, stride, dilation, max(fitting + draw(st.sampled_from([0] * 8 + [-1, 1])), 1))
 
 
-@dataclass
-class ConvolutionBuilder:
-    """A convolution in the making: weights and bias that are constants, or inputs in turn."""
+class Layer:
+    """Weights and bias of a layer; each of them may be an input."""
 
-    draw: Draw
-    main: SubgraphBuilder
-    type: TensorType
-    inputs: Arrays
+    def __init__(self, draw: Draw, model: DrawnOperator, input: Quantization, constant: bool = True):
+        self.draw, self.model, self.input, self.constant = draw, model, input, constant
+        self.scales: Sequence[float] = ()
 
-    def tensor(
-        self,
-        name: str,
-        elements: np.ndarray[Any, Any],
-        parameters: QuantizationParameters | None,
-        constant: bool,
-        **packed: Any,
-    ) -> int:
-        """A constant, or an input with those elements."""
-        if constant:
-            return self.main.constant(name, elements, parameters, **packed)
-        self.inputs.append(elements)
-        return self.main.input(name, elements.shape, TENSOR_TYPES[elements.dtype], parameters)
-
-    def weights(self, shape: tuple[int, ...], channels: int, constant: bool, packs: bool) -> tuple[int, list[float]]:
-        """Weights, with one scale or one for each slice along dimension `channels`."""
-        draw = self.draw
-        if self.type == FLOAT32:
-            return self.tensor("w", values(draw, FLOAT32, shape), None, constant), [1.0]
-        base = draw(scales(-12, 0))
-        factors = [draw(scales(-3, 3)) for _ in range(shape[channels])] if draw(st.booleans()) else [1.0]
-        parameters = quantized([float32(base * factor) for factor in factors], 0, channels)
-        if packs and self.type == INT8 and draw(st.integers(0, 3)) == 0:
-            packed = values(draw, UINT8, ((math.prod(shape) + 1) // 2,))
-            index = self.tensor("w", packed, parameters, True, type=TensorType.INT4, shape=shape)
+    def _operand(self, elements: np.ndarray, parameters: Quantization) -> None:
+        if self.constant:
+            self.model.constant(elements, parameters)
         else:
-            index = self.tensor("w", values(draw, INT8, shape), parameters, constant)
-        return index, list(parameters.scale or ())
+            self.model.input(TENSOR_TYPES[elements.dtype], [elements], parameters)
 
-    def bias(self, channels: int, scale: float, bits: tuple[int, ...], constant: bool) -> list[int]:
-        """The bias, if any; with 16-bit activations, its type has one of these widths in bits."""
+    def weights(self, shape: tuple[int, ...], channels: int, packs: bool, packs_by_channel: bool = True) -> None:
+        """Weights with one scale or one for each slice along dimension `channels`, sometimes of 4 bits."""
         draw = self.draw
-        if draw(st.sampled_from([False, False, True])):
-            omitted: list[int] = draw(st.sampled_from([[], [], [], [-1]]))
-            return omitted
-        if self.type == FLOAT32:
-            return [self.tensor("b", values(draw, FLOAT32, (channels,)), None, constant)]
-        dtype = np.dtype(f"i{draw(st.sampled_from(bits)) // 8 if self.type == INT16 else 4}")
-        limit = 2 ** draw(st.integers(0, min(8 * dtype.itemsize - 2, 40)))
+        if self.model.type == FLOAT32:
+            self.scales = [1.0]
+            return self._operand(values(draw, FLOAT32, shape), None)
+        base, by_channel = draw(scales(-12, 0)), draw(st.booleans())
+        ratios = [draw(scales(-3, 3)) for _ in range(shape[channels])] if by_channel else [1.0]
+        parameters = quantized([float32(base * ratio) for ratio in ratios], 0, channels)
+        self.scales = parameters.scale or ()
+        packs = packs and self.model.type == INT8 and (packs_by_channel or not by_channel)
+        if packs and draw(st.integers(0, 3)) == 0:
+            packed = values(draw, UINT8, ((math.prod(shape) + 1) // 2,))
+            return self.model.constant(packed, parameters, type=TensorType.INT4, shape=shape)
+        return self._operand(values(draw, INT8, shape), parameters)
+
+    def bias(self, channels: int, widths: tuple[int, ...], by_channel: bool = False) -> None:
+        """A bias; with 16-bit activations, its type has one of these widths in bits."""
+        draw = self.draw
+        if self.model.type == FLOAT32:
+            return self._operand(values(draw, FLOAT32, (channels,)), None)
+        width = draw(st.sampled_from(widths)) if self.model.type == INT16 else 32
+        limit = 2 ** draw(st.integers(0, min(width - 2, 40)))
         elements = draw(st.lists(st.integers(-limit, limit - 1), min_size=channels, max_size=channels))
-        return [self.tensor("b", np.array(elements, dtype), quantized(scale), constant)]
+        parameters = quantized([scale * scale_of(self.input) for scale in self.scales[: None if by_channel else 1]])
+        return self._operand(np.array(elements, f"i{width // 8}"), parameters)
 
-    def output(self, shape: tuple[int, ...], scale: float) -> int:
-        """The output, at a scale that is mostly near what random accumulators need."""
-        draw = self.draw
-        if self.type == FLOAT32:
-            return self.main.tensor("y", shape, FLOAT32)
-        y_scale = float32(scale * (64 if self.type == INT8 else 4096) * draw(factors(-30, 20) | factors(-2, 6)))
-        return self.main.tensor("y", shape, self.type, quantized(y_scale, draw(zero_points(self.type))))
+    def output(self, spread: st.SearchStrategy[float]) -> Quantization:
+        """The output's quantization, at a scale that is mostly near what random accumulators need."""
+        if self.model.type == FLOAT32:
+            return None
+        scale = scale_of(self.input) * self.scales[0] * self.draw(spread)
+        return quantized(float32(scale), self.draw(zero_points(self.model.type)))
 
 
 SIZES = st.sampled_from([(8, 6), (8, 6), (8, 6), (70, 9)])
 """Largest image and most channels; some are too large for one block of positions."""
 
+BIAS_WIDTHS = {"CONV_2D": (32, 64), "DEPTHWISE_CONV_2D": (64,), "TRANSPOSE_CONV": (16, 64)}
 
-@st.composite
-def conv_2d(draw: Draw) -> OperatorCase:
-    """CONV_2D in every type, with groups, both paddings, strides and dilations."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+
+@strategy("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
+def convolution(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Groups or depth multipliers, both paddings, strides and dilations.
+
+    Strides of TRANSPOSE_CONV are below and above the filter's size, its outputs about of the usual size.
+    """
+    type, is_transposed, is_depthwise = model.type, model.name == "TRANSPOSE_CONV", model.name == "DEPTHWISE_CONV_2D"
     largest, most_channels = draw(SIZES)
-    padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
-    rows, columns = geometries(draw, padding, largest)
-    batches, groups = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    depth, of_group = draw(sizes(most_channels)), draw(sizes(most_channels))
-    channels = groups * of_group
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x_shape = (batches, rows.size, columns.size, groups * depth)
-    x_parameters = quantization(draw, type)
-    x = main.input("x", x_shape, type, x_parameters)
-    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
-    constant = draw(st.sampled_from([True, True, True, False]))
-    w, w_scales = layer.weights((channels, rows.taps, columns.taps, depth), 0, constant, packs=True)
-    scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
-    bias = layer.bias(channels, scale, (32, 64), constant or draw(st.booleans()))
-    y = layer.output((batches, rows.windows, columns.windows, channels), scale)
-    options = Conv2DOptions(
-        padding=padding,
-        stride_h=rows.stride,
-        stride_w=columns.stride,
-        dilation_h_factor=rows.dilation,
-        dilation_w_factor=columns.dilation,
-        fused_activation_function=draw(ACTIVATIONS),
-        quantized_bias_type=draw(st.sampled_from([FLOAT32, INT32])),
+    padding = draw(st.sampled_from(Padding))
+    axes = [geometry(draw, padding, largest // 2 if is_transposed else largest) for _ in range(2)]
+    batches, groups = (
+        draw(st.sampled_from([1, 1, 1, 2])),
+        1 if is_transposed else draw(st.sampled_from([1, 1, 1, 2, 3])),
     )
-    main.operator(BuiltinOperator.CONV_2D, [x, w, *bias], [y], options)
-    main.output(y)
-    return builder.build(), [layer.inputs]
+    depth = draw(sizes(most_channels))
+    channels = groups * (depth if is_depthwise else draw(sizes(most_channels)))
+    windows = [axis.windows for axis in axes]
+    if is_transposed:
+        overlaps = [max(axis.taps - axis.stride, 0) if padding == Padding.VALID else 0 for axis in axes]
+        usual = [axis.size * axis.stride + overlap for axis, overlap in zip(axes, overlaps)]
+        windows = [max(size + draw(st.sampled_from([0, 0, 0, -1, 1, 4])), 1) for size in usual]
+    x_shape = (batches, *(axis.size for axis in axes), depth if is_depthwise or is_transposed else groups * depth)
+    y_shape = (batches, *windows, channels)
+    input = quantization(draw, type)
+    layer = Layer(draw, model, input, draw(st.sampled_from([True, True, True, False])))
+    taps = [axis.taps for axis in axes]
+    if is_transposed:
+        model.constant(np.array(y_shape, np.int32))
+        layer.weights((channels, *taps, depth), 0, packs=False)
+        model.operand(x_shape, input)
+    else:
+        model.operand(x_shape, input)
+        shape = (1, *taps, channels) if is_depthwise else (channels, *taps, depth)
+        layer.weights(shape, 3 if is_depthwise else 0, packs=True)
+    layer.constant |= draw(st.booleans())
+    if draw(st.integers(0, 2)):
+        layer.bias(channels, BIAS_WIDTHS[model.name])
+    elif draw(st.integers(0, 3)) == 0:
+        model.omitted()
+    options = {"padding": padding, "stride_h": axes[0].stride, "stride_w": axes[1].stride}
+    if not is_transposed:
+        options |= {"dilation_h_factor": axes[0].dilation, "dilation_w_factor": axes[1].dilation}
+    if is_depthwise:
+        options |= {"depth_multiplier": groups}
+    usual_sum = 64 if type == INT8 else 4096
+    output = layer.output((factors(-30, 20) | factors(-2, 6)).map(lambda factor: usual_sum * factor))
+    return model.result(output, shapes=[y_shape], **options)
 
 
-@st.composite
-def depthwise_conv_2d(draw: Draw) -> OperatorCase:
-    """DEPTHWISE_CONV_2D in every type, with depth multipliers, both paddings, strides and dilations."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    largest, most_channels = draw(SIZES)
-    padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
-    rows, columns = geometries(draw, padding, largest)
-    batches, multiplier = draw(st.sampled_from([1, 1, 1, 2])), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    channels = draw(sizes(most_channels)) * multiplier
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x_shape = (batches, rows.size, columns.size, channels // multiplier)
-    x_parameters = quantization(draw, type)
-    x = main.input("x", x_shape, type, x_parameters)
-    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
-    constant = draw(st.sampled_from([True, True, True, False]))
-    w, w_scales = layer.weights((1, rows.taps, columns.taps, channels), 3, constant, packs=True)
-    scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
-    bias = layer.bias(channels, scale, (64,), constant or draw(st.booleans()))
-    y = layer.output((batches, rows.windows, columns.windows, channels), scale)
-    options = DepthwiseConv2DOptions(
-        padding=padding,
-        stride_h=rows.stride,
-        stride_w=columns.stride,
-        dilation_h_factor=rows.dilation,
-        dilation_w_factor=columns.dilation,
-        depth_multiplier=multiplier,
-        fused_activation_function=draw(ACTIVATIONS),
-    )
-    main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, [x, w, *bias], [y], options)
-    main.output(y)
-    return builder.build(), [layer.inputs]
+@strategy("FULLY_CONNECTED")
+def fully_connected(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Scales per tensor and per row, with and without a bias."""
+    batches, rows, depth = draw(st.integers(1, 5)), draw(sizes(8)), draw(sizes(64))
+    input = quantization(draw, model.type)
+    model.operand((batches, depth), input)
+    layer = Layer(draw, model, input)
+    layer.weights((rows, depth), 0, packs=True, packs_by_channel=False)
+    if draw(st.booleans()):
+        layer.bias(rows, (32, 64), by_channel=True)
+    else:
+        model.omitted()
+    return model.result(layer.output(factors(-30, 20).map(lambda factor: 64 * factor)))
 
 
-@st.composite
-def transpose_conv(draw: Draw) -> OperatorCase:
-    """TRANSPOSE_CONV in every type; strides below and above the filter's size, outputs of about the usual size."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
-    largest, most_channels = draw(SIZES)
-    padding = draw(st.sampled_from([Padding.SAME, Padding.VALID]))
-    rows, columns = geometries(draw, padding, largest // 2)
-    batches, depth, channels = draw(st.sampled_from([1, 1, 2])), draw(sizes(most_channels)), draw(sizes(most_channels))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x_shape = (batches, rows.size, columns.size, depth)
-    lengths = [
-        axis.size * axis.stride + (max(axis.taps - axis.stride, 0) if padding == Padding.VALID else 0)
-        for axis in (rows, columns)
-    ]
-    y_shape = (batches, *(max(size + draw(st.sampled_from([0, 0, 0, -1, 1, 4])), 1) for size in lengths), channels)
-    x_parameters = quantization(draw, type)
-    shape = main.constant("shape", np.array(y_shape, np.int32))
-    x = main.input("x", x_shape, type, x_parameters)
-    layer = ConvolutionBuilder(draw, main, type, [values(draw, type, x_shape)])
-    constant = draw(st.sampled_from([True, True, True, False]))
-    w, w_scales = layer.weights((channels, rows.taps, columns.taps, depth), 0, constant, packs=False)
-    scale = w_scales[0] * (x_parameters.scale or [1.0])[0] if x_parameters else 1.0
-    bias = layer.bias(channels, scale, (16, 64), constant or draw(st.booleans()))
-    y = layer.output(y_shape, scale)
-    options = TransposeConvOptions(
-        padding=padding,
-        stride_h=rows.stride,
-        stride_w=columns.stride,
-        fused_activation_function=draw(ACTIVATIONS),
-    )
-    main.operator(BuiltinOperator.TRANSPOSE_CONV, [shape, w, x, *bias], [y], options)
-    main.output(y)
-    return builder.build(), [layer.inputs]
-
-
-OPERATORS = {"CONV_2D": conv_2d(), "DEPTHWISE_CONV_2D": depthwise_conv_2d(), "TRANSPOSE_CONV": transpose_conv()}
-
-
-def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
-    """An image of 64 x 64 x 16, 3 x 3 taps; as many channels, or 32."""
-    rng = np.random.default_rng(0)
-    kinds: dict[BuiltinOperator, tuple[Callable[..., Any], int, int]] = {
-        BuiltinOperator.CONV_2D: (Conv2DOptions, 64, 32),
-        BuiltinOperator.DEPTHWISE_CONV_2D: (partial(DepthwiseConv2DOptions, depth_multiplier=1), 64, 16),
-        BuiltinOperator.TRANSPOSE_CONV: (partial(TransposeConvOptions, stride_w=2), 128, 32),
-    }
-    options, size, channels = kinds[operator]
-    shape = (1, 3, 3, 16) if operator == BuiltinOperator.DEPTHWISE_CONV_2D else (channels, 3, 3, 16)
-    parameters = None if type == FLOAT32 else quantized(0.01)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", (1, 64, 64, 16), type, parameters)
-    weights = rng.integers(-9, 9, shape).astype(np.float32 if type == FLOAT32 else np.int8)
-    dimension = shape.index(channels)
-    by_channel = quantized([0.01 + 0.001 * i for i in range(channels)], 0, dimension)
-    w = main.constant("w", weights, None if type == FLOAT32 else by_channel)
-    y = main.tensor("y", (1, 64, size, channels), type, parameters)
-    inputs = [-1, w, x] if operator == BuiltinOperator.TRANSPOSE_CONV else [x, w]
-    main.operator(operator, inputs, [y], options(stride_h=1, **({} if size == 128 else {"stride_w": 1})))
-    main.output(y)
-    return builder.build(), [[rng.integers(-100, 100, (1, 64, 64, 16)).astype(ELEMENT_TYPES[type].dtype)]]
-
-
-LARGE = {
-    f"{operator}-{type.name}": partial(_large, BuiltinOperator[operator], type)
-    for operator in OPERATORS
-    for type in (FLOAT32, INT8, INT16)
-}
+IMAGE = (1, 64, 64, 16)
+large("CONV_2D", IMAGE, Weights((32, 3, 3, 16), 0), scales=(0.01,), stride_h=1, stride_w=1)
+large("DEPTHWISE_CONV_2D", IMAGE, Weights((1, 3, 3, 16), 3), scales=(0.01,), stride_h=1, stride_w=1, depth_multiplier=1)
+twice_as_wide: dict[str, Any] = {"shapes": [(1, 64, 128, 32)], "stride_h": 1, "stride_w": 2}
+large("TRANSPOSE_CONV", None, Weights((32, 3, 3, 16), 0), IMAGE, scales=(0.01,), **twice_as_wide)
+large("FULLY_CONNECTED", (256, 512), Weights((256, 512)), None, scales=(0.01,))

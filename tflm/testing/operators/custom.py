@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType, quantized
 from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, INT64, Draw, OperatorCase, values, zero_points
+from tflm.testing.operators.declared import LARGE, OPERATORS
+from tflm.testing.operators.single_operator import SingleOperator, custom_options
 
 INVOKES = 7
 DETECTION = "TFLite_Detection_PostProcess"
@@ -30,7 +31,7 @@ def circular_buffer(draw: Draw) -> OperatorCase:
     for i in range(2):
         slots = draw(st.sampled_from([1, 2, 3, 5, 13, 25]))
         cycles = draw(st.sampled_from([None, None, -1, 0, 1, 2, 3]))
-        options = None if cycles is None else bytes(flexbuffers.Dumps({"cycles_max": cycles}))
+        options = None if cycles is None else custom_options({"cycles_max": cycles})
         output = main.tensor(f"buffer{i}", (1, slots, width, depth), INT8, scale, is_variable=True)
         main.operator("CIRCULAR_BUFFER", [tensor], [output], custom_options=options)
         tensor = main.tensor(f"first{i}", (1, 1, width, depth), INT8, scale)
@@ -41,14 +42,12 @@ def circular_buffer(draw: Draw) -> OperatorCase:
 
 def large_circular_buffer() -> OperatorCase:
     """512 KiB of slots."""
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", (1, 1, 1, 1024), INT8, quantized(0.5))
-    y = main.tensor("y", (1, 512, 1, 1024), INT8, quantized(0.5), is_variable=True)
-    options = bytes(flexbuffers.Dumps({"cycles_max": 2}))
-    main.operator("CIRCULAR_BUFFER", [x], [y], custom_options=options)
-    main.output(y)
-    return builder.build(), [[np.ones((1, 1, 1, 1024), np.int8)]]
+    model = SingleOperator()
+    model.input(INT8, [np.ones((1, 1, 1, 1024), np.int8)], quantized(0.5))
+    y = model.main.tensor("y", (1, 512, 1, 1024), INT8, quantized(0.5), is_variable=True)
+    model.main.operator("CIRCULAR_BUFFER", model.operands, [y], custom_options=custom_options({"cycles_max": 2}))
+    model.main.output(y)
+    return model.builder.build(), model.invocations
 
 
 def detection_options(**changed: Any) -> dict[str, Any]:
@@ -88,7 +87,7 @@ def detection_model(boxes: int, classes: int, coordinates: int, anchors: np.ndar
             ("num_detections", (1,)),
         )
     ]
-    main.operator(DETECTION, inputs, outputs, custom_options=bytes(flexbuffers.Dumps(options)))
+    main.operator(DETECTION, inputs, outputs, custom_options=custom_options(options))
     main.output(*outputs)
     return builder.build()
 
@@ -153,24 +152,23 @@ Encoded = tuple[np.ndarray, np.ndarray, TensorType, tuple[int, ...], Any]
 VALUE_TYPES = [INT8, INT8, FLOAT32, INT16, INT32, INT64, TensorType.BOOL]
 
 
-def channels_of(draw: Draw, type: TensorType, *, with_zero_points: bool) -> tuple[tuple[int, ...], Any, int, bool]:
-    """A shape, quantization by channel along the first or last dimension, the channels, and whether along the last."""
+def channels_of(draw: Draw, type: TensorType) -> tuple[tuple[int, ...], Any, int]:
+    """A shape, quantization by channel along the first or last dimension, and the number of channels."""
     shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))
     along = draw(st.sampled_from(["none", "all", "first", "last"])) if type != FLOAT32 else "none"
     if along in ("none", "all"):
-        zero = draw(zero_points(INT8)) if with_zero_points and type == INT8 else 0
-        return shape, None if along == "none" else quantized(0.5, zero), 1, False
+        zero = draw(zero_points(INT8)) if type == INT8 else 0
+        return shape, None if along == "none" else quantized(0.5, zero), 1
     dimension = 0 if along == "first" else len(shape) - 1
     channels = shape[dimension]
-    zeros = [draw(zero_points(INT8)) if with_zero_points and type == INT8 else 0 for _ in range(channels)]
-    parameters = quantized([0.5] * channels, zeros, dimension)
-    return shape, parameters, channels, dimension == len(shape) - 1 and channels > 1
+    zeros = [draw(zero_points(INT8)) if type == INT8 else 0 for _ in range(channels)]
+    return shape, quantized([0.5] * channels, zeros, dimension), channels
 
 
 def look_up(draw: Draw) -> Encoded:
     """A table of values for each channel."""
     type, width = draw(st.sampled_from(VALUE_TYPES)), draw(st.integers(1, 7))
-    shape, parameters, channels, _ = channels_of(draw, type, with_zero_points=True)
+    shape, parameters, channels = channels_of(draw, type)
     stride = draw(st.integers(1, 2**width))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     indices = rng.integers(0, stride, math.prod(shape))
@@ -183,7 +181,7 @@ def look_up(draw: Draw) -> Encoded:
 def pruned(draw: Draw) -> Encoded:
     """Values, and bits for where they go."""
     type = draw(st.sampled_from(VALUE_TYPES))
-    shape, parameters, _, _ = channels_of(draw, type, with_zero_points=True)
+    shape, parameters, _ = channels_of(draw, type)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kept = rng.integers(0, 2, math.prod(shape))
     table = values(draw, type, (int(kept.sum(dtype=np.int64)),))
@@ -266,9 +264,9 @@ def large_decode() -> OperatorCase:
     return decode_model([(codes, head, INT8, (2**18,), quantized(0.5))]), [[]]
 
 
-OPERATORS = {"CIRCULAR_BUFFER": circular_buffer(), DETECTION: regular_detections(), "TFLM_DECODE": decode()}
+OPERATORS |= {"CIRCULAR_BUFFER": circular_buffer(), DETECTION: regular_detections(), "TFLM_DECODE": decode()}
 
-LARGE = {
+LARGE |= {
     "CIRCULAR_BUFFER": large_circular_buffer,
     f"{DETECTION}-regular": partial(large_detection, True),
     f"{DETECTION}-fast": partial(large_detection, False),

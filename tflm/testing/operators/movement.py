@@ -3,352 +3,211 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tflm.schema import (
-    ELEMENT_TYPES,
-    BuiltinOperator,
-    DepthToSpaceOptions,
-    MirrorPadMode,
-    MirrorPadOptions,
-    ReshapeOptions,
-    ShapeOptions,
-    SpaceToDepthOptions,
-    SqueezeOptions,
-    TensorType,
-    quantized,
-)
-from tflm.testing.drawing import (
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    LARGE_SHAPE,
-    UINT8,
-    Draw,
-    OperatorCase,
-    quantization,
-    shapes,
-)
-from tflm.testing.operators.single_operator import SingleOperator
-
-NUMPY_TYPES = [
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
-    TensorType.UINT32,
-    TensorType.UINT64,
-    TensorType.BOOL,
-    TensorType.FLOAT16,
-    TensorType.FLOAT64,
-    TensorType.COMPLEX64,
-]
-"""Types that the wheel takes from numpy. TFLM copies others too."""
-
-PAD_TYPES = [FLOAT32, INT8, INT16, INT32]
-SPACE_TYPES = [FLOAT32, INT8]
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, MirrorPadMode
+from tflm.testing.drawing import FLOAT32, INT8, INT32, INT64, LARGE_SHAPE, Draw, OperatorCase, quantization, shapes
+from tflm.testing.operators.declared import NUMPY_TYPES, OPERATORS, DrawnOperator, large, options_of, strategy
 
 
-@st.composite
-def reshape(draw: Draw) -> OperatorCase:
-    """RESHAPE of any type, with or without the shape as an input, sometimes with a dimension of -1."""
-    type = draw(st.sampled_from(NUMPY_TYPES))
+@strategy("RESHAPE")
+def reshape(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """With or without the shape as an input, sometimes with a dimension of -1."""
     shape = draw(shapes(0, 4))
     target = list(draw(st.permutations([*shape, 1])))
     if draw(st.booleans()):
         target[draw(st.integers(0, len(target) - 1))] = -1
-    model = SingleOperator()
-    model.drawn(draw, type, shape)
+    model.operand(shape)
     if draw(st.booleans()):
-        model.either(draw, target, INT32)
-    y = model.main.tensor("y", target, type)
-    model.main.operator(BuiltinOperator.RESHAPE, model.operands, [y], ReshapeOptions(new_shape=tuple(target)))
+        model.numbers(target)
+    y = model.main.tensor("y", target, model.type)
+    model.main.operator(BuiltinOperator.RESHAPE, model.operands, [y], options_of("RESHAPE", new_shape=tuple(target)))
     # The wheel reads shapes of outputs from the model, where a dimension of -1 stays: give a tensor behind it.
     model.operands = [y]
-    return model.case(BuiltinOperator.RESHAPE, [((math.prod(shape),), type, None)])
+    return model.result(shapes=[(math.prod(shape),)], options=None)
 
 
-@st.composite
-def expand_dims(draw: Draw) -> OperatorCase:
-    """EXPAND_DIMS anywhere."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+@strategy("EXPAND_DIMS")
+def expand_dims(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Anywhere."""
     shape = draw(shapes(0, 5))
-    axis = draw(st.integers(0, len(shape)))
-    model = SingleOperator()
-    model.drawn(draw, type, shape)
-    said = axis - draw(st.sampled_from([0, len(shape) + 1]))
+    model.operand(shape)
+    said = draw(st.integers(0, len(shape))) - draw(st.sampled_from([0, len(shape) + 1]))
     model.constant(np.int32(said) if draw(st.booleans()) else np.array([said], np.int32))
-    return model.case(BuiltinOperator.EXPAND_DIMS, [((*shape[:axis], 1, *shape[axis:]), type, None)])
+    return model.result()
 
 
-@st.composite
-def squeeze(draw: Draw) -> OperatorCase:
-    """SQUEEZE of some dimensions of 1, or of all."""
-    type = draw(st.sampled_from(NUMPY_TYPES))
+@strategy("SQUEEZE")
+def squeeze(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Some dimensions of 1, or all."""
     shape = draw(shapes(1, 8, 3))
-    rank = len(shape)
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     squeezed = draw(st.lists(st.sampled_from(ones), max_size=8)) if ones and draw(st.booleans()) else []
-    result = [size for axis, size in enumerate(shape) if axis not in (squeezed or ones)]
-    options = SqueezeOptions(squeeze_dims=tuple(axis - draw(st.sampled_from([0, rank])) for axis in squeezed))
-    model = SingleOperator()
-    model.drawn(draw, type, shape)
-    return model.case(BuiltinOperator.SQUEEZE, [(result, type, None)], options)
+    model.operand(shape)
+    return model.result(squeeze_dims=tuple(axis - draw(st.sampled_from([0, len(shape)])) for axis in squeezed))
 
 
-def paddings(draw: Draw, limits: tuple[int, ...]) -> list[tuple[int, int]]:
+def paddings(draw: Draw, limits: list[int]) -> list[tuple[int, int]]:
     """Elements before and after each dimension."""
     return [draw(st.tuples(st.integers(0, limit), st.integers(0, limit))) for limit in limits]
 
 
-def padded(shape: tuple[int, ...], padding: list[tuple[int, int]]) -> tuple[int, ...]:
-    """The shape of what is padded."""
-    return tuple(before + size + after for size, (before, after) in zip(shape, padding))
+@strategy("PAD", "PADV2", invokes=2)
+def pad(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """The value of PADV2 may be an input, or be left out."""
+    shape, parameters = draw(shapes(1, 5, 4)), quantization(draw, model.type)
+    model.operand(shape, parameters)
+    padding = np.array(paddings(draw, [3] * len(shape)), np.int32)
+    model.constant(padding.reshape(draw(st.sampled_from([(-1, 2), (-1,)]))))
+    kind = draw(st.sampled_from(["constant", "input", "left out"])) if model.name == "PADV2" else None
+    if kind == "constant":
+        model.constant(np.array(draw(st.integers(-9, 9)), ELEMENT_TYPES[model.type].dtype), parameters)
+    elif kind == "input":
+        model.operand(draw(st.sampled_from([(), (1,), (1, 1)])), parameters)
+    elif kind == "left out":
+        model.omitted()
+    return model.result(parameters)
 
 
-@st.composite
-def pad(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """PAD and PADV2; the value of PADV2 may be an input, or be left out."""
-    type = draw(st.sampled_from(PAD_TYPES))
-    shape = draw(shapes(1, 5, 4))
-    padding = paddings(draw, (3,) * len(shape))
-    parameters = quantization(draw, type)
-    model = SingleOperator(invokes=2)
-    model.drawn(draw, type, shape, parameters)
-    model.constant(np.array(padding, np.int32).reshape(draw(st.sampled_from([(-1, 2), (-1,)]))))
-    kind = draw(st.sampled_from(["constant", "input", "left out"]))
-    if operator == BuiltinOperator.PADV2 and kind == "constant":
-        model.constant(np.array(draw(st.integers(-9, 9)), ELEMENT_TYPES[type].dtype), parameters)
-    elif operator == BuiltinOperator.PADV2 and kind == "input":
-        model.drawn(draw, type, draw(st.sampled_from([(), (1,), (1, 1)])), parameters)
-    elif operator == BuiltinOperator.PADV2:
-        model.operands.append(-1)
-    return model.case(operator, [(padded(shape, padding), type, parameters)])
-
-
-@st.composite
-def mirror_pad(draw: Draw) -> OperatorCase:
-    """MIRROR_PAD in both modes, as far as the input reaches; without options it is symmetric."""
-    type = draw(st.sampled_from(SPACE_TYPES))
+@strategy("MIRROR_PAD", invokes=2)
+def mirror_pad(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Both modes, as far as the input reaches; without options it is symmetric."""
     shape = draw(shapes(1, 4, 4))
-    options = draw(st.none() | st.sampled_from(MirrorPadMode).map(lambda mode: MirrorPadOptions(mode=mode)))
-    offset = 1 if options is not None and options.mode == MirrorPadMode.REFLECT else 0
-    padding = paddings(draw, tuple(size - offset for size in shape))
-    model = SingleOperator(invokes=2)
-    model.drawn(draw, type, shape)
-    model.either(draw, padding, draw(st.sampled_from([INT32, INT64])))
-    return model.case(BuiltinOperator.MIRROR_PAD, [(padded(shape, padding), type, None)], options)
+    mode = draw(st.none() | st.sampled_from(MirrorPadMode))
+    padding = paddings(draw, [size - (mode == MirrorPadMode.REFLECT) for size in shape])
+    model.operand(shape)
+    model.numbers(padding, draw(st.sampled_from([INT32, INT64])))
+    return model.result(options=None if mode is None else options_of("MIRROR_PAD", mode=mode))
 
 
-@st.composite
-def transpose(draw: Draw) -> OperatorCase:
-    """TRANSPOSE of up to five dimensions."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+@strategy("TRANSPOSE")
+def transpose(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Up to five dimensions."""
     shape = draw(shapes(1, 5, 5))
-    order = draw(st.permutations(range(len(shape))))
-    model = SingleOperator()
-    model.drawn(draw, type, shape)
-    model.constant(np.array(order, np.int32))
-    return model.case(BuiltinOperator.TRANSPOSE, [([shape[axis] for axis in order], type, None)])
+    model.operand(shape)
+    model.constant(np.array(draw(st.permutations(range(len(shape)))), np.int32))
+    return model.result()
 
 
-@st.composite
-def reverse(draw: Draw) -> OperatorCase:
-    """REVERSE_V2 along neighbouring dimensions, named in any order; TFLM refuses others."""
-    type = draw(st.sampled_from([FLOAT32, INT8, UINT8, INT16, INT32, INT64, TensorType.BOOL]))
+@strategy("REVERSE_V2", invokes=2)
+def reverse(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Along neighbouring dimensions, named in any order; TFLM refuses others."""
     shape = draw(shapes(1, 6, 4))
     first = draw(st.integers(0, len(shape) - 1))
     axes = draw(st.permutations(range(first, draw(st.integers(first + 1, len(shape))))))
     if draw(st.integers(0, 9)) == 0:
         axes = draw(st.lists(st.integers(0, len(shape)), min_size=1, max_size=len(shape)))
-    model = SingleOperator(invokes=2)
-    model.drawn(draw, type, shape)
-    model.either(draw, [axis - draw(st.sampled_from([0, len(shape)])) for axis in axes], INT32)
-    return model.case(BuiltinOperator.REVERSE_V2, [(shape, type, None)])
+    model.operand(shape)
+    model.numbers([axis - draw(st.sampled_from([0, len(shape)])) for axis in axes])
+    return model.result()
 
 
-@st.composite
-def broadcast_to(draw: Draw) -> OperatorCase:
-    """BROADCAST_TO along any dimensions of 1, and new ones."""
-    type = draw(st.sampled_from(NUMPY_TYPES))
+@strategy("BROADCAST_TO", kinds=NUMPY_TYPES, invokes=2)
+def broadcast_to(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Along any dimensions of 1, and new ones."""
     result = draw(st.lists(st.integers(2, 4) | st.just(1), min_size=1, max_size=5))
-    shape = tuple(draw(st.sampled_from([size, size, 1])) for size in result)[draw(st.sampled_from([0, 0, 1, 2])) :]
-    model = SingleOperator(invokes=2)
-    model.drawn(draw, type, shape)
+    model.operand([draw(st.sampled_from([size, size, 1])) for size in result][draw(st.sampled_from([0, 0, 1, 2])) :])
     model.constant(np.array(result, draw(st.sampled_from([np.int32, np.int64]))))
-    return model.case(BuiltinOperator.BROADCAST_TO, [(result, type, None)])
+    return model.result()
 
 
-@st.composite
-def broadcast_args(draw: Draw) -> OperatorCase:
-    """BROADCAST_ARGS of shapes that match, with ones here and there, of any lengths; of some that do not."""
-    type = draw(st.sampled_from([INT32, INT64]))
+@strategy("BROADCAST_ARGS", invokes=2)
+def broadcast_args(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Shapes that match, with ones here and there, of any lengths; some that do not."""
     result = draw(st.lists(st.integers(-2, 9) | st.just(2**31 - 1), min_size=1, max_size=6))
-    model = SingleOperator(invokes=2)
     for _ in range(2):
         thinned = [draw(st.sampled_from([1, size, size])) for size in result][draw(st.integers(0, len(result) - 1)) :]
         if draw(st.integers(0, 19)) == 0:
             thinned[0] = 7
-        model.either(draw, thinned, type)
-    return model.case(BuiltinOperator.BROADCAST_ARGS, [((draw(st.integers(1, 8)),), type, None)])
+        model.numbers(thinned, model.type)
+    return model.result(shapes=[(draw(st.integers(1, 8)),)])
 
 
-@st.composite
-def fill(draw: Draw) -> OperatorCase:
-    """FILL with a constant or an input."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT32]))
-    result = draw(shapes(1, 5))
-    model = SingleOperator(invokes=2)
-    model.constant(np.array(result, draw(st.sampled_from([np.int8, np.int16, np.int32, np.int64]))))
+@strategy("FILL", invokes=2)
+def fill(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """A constant or an input."""
+    model.constant(np.array(draw(shapes(1, 5)), draw(st.sampled_from([np.int8, np.int16, np.int32, np.int64]))))
     if draw(st.booleans()):
-        model.drawn(draw, type, ())
+        model.operand(())
     else:
-        model.constant(np.array(draw(st.integers(-9, 9)), ELEMENT_TYPES[type].dtype))
-    return model.case(BuiltinOperator.FILL, [(result, type, None)])
+        model.constant(np.array(draw(st.integers(-9, 9)), ELEMENT_TYPES[model.type].dtype))
+    return model.result()
 
 
-@st.composite
-def shape_of(draw: Draw) -> OperatorCase:
-    """SHAPE of any type and rank."""
-    type = draw(st.sampled_from(NUMPY_TYPES))
-    shape = draw(shapes(0, 6))
-    model = SingleOperator()
-    model.drawn(draw, type, shape)
-    return model.case(BuiltinOperator.SHAPE, [((len(shape),), INT32, None)], ShapeOptions(out_type=INT32))
+@strategy("SHAPE")
+def shape_of(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Any type and rank."""
+    model.operand(draw(shapes(0, 6)))
+    return model.result(type=INT32, out_type=INT32)
 
 
-@st.composite
-def space_and_depth(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
-    """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
-    type = draw(st.sampled_from(SPACE_TYPES))
+@strategy("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+def space_and_depth(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Images, and deep ones."""
     batch, rows, columns, depth = (draw(st.integers(1, 4)) for _ in range(4))
     block = draw(st.integers(1, 3))
     image, deep = (batch, rows * block, columns * block, depth), (batch, rows, columns, depth * block * block)
-    model = SingleOperator()
-    if operator == BuiltinOperator.SPACE_TO_DEPTH:
-        model.drawn(draw, type, image)
-        return model.case(operator, [(deep, type, None)], SpaceToDepthOptions(block_size=block))
-    model.drawn(draw, type, deep)
-    return model.case(operator, [(image, type, None)], DepthToSpaceOptions(block_size=block))
+    model.operand(image if model.name == "SPACE_TO_DEPTH" else deep)
+    return model.result(block_size=block)
 
 
-@st.composite
-def space_and_batch(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
+@strategy("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND", invokes=2)
+def space_and_batch(draw: Draw, model: DrawnOperator) -> OperatorCase:
     """SPACE_TO_BATCH_ND without a border, BATCH_TO_SPACE_ND with one; of images, and of rows.
 
     TFLM makes the border of SPACE_TO_BATCH_ND of a value that it never sets.
     """
-    type = draw(st.sampled_from(SPACE_TYPES))
     spatial = draw(st.integers(1, 2))
     batch, depth = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     counts = [draw(st.integers(1, 4)) for _ in range(spatial)]
     block = [draw(st.integers(1, 3)) for _ in range(spatial)]
     whole = [count * size for count, size in zip(counts, block)]
     border = [(0, 0)] * spatial
-    model = SingleOperator(invokes=2)
-    batches = (batch * math.prod(block), *counts, depth)
-    if operator == BuiltinOperator.SPACE_TO_BATCH_ND:
-        model.drawn(draw, type, (batch, *whole, depth))
-        result: tuple[int, ...] = batches
-    else:
-        model.drawn(draw, type, batches)
+    operand, result = (batch, *whole, depth), (batch * math.prod(block), *counts, depth)
+    if model.name == "BATCH_TO_SPACE_ND":
         before = [draw(st.integers(0, size - 1)) for size in whole]
         border = [(first, draw(st.integers(0, size - first - 1))) for first, size in zip(before, whole)]
-        result = (batch, *(size - sum(cropped) for size, cropped in zip(whole, border)), depth)
-    model.either(draw, block, INT32)
-    model.either(draw, border, INT32)
-    return model.case(operator, [(result, type, None)])
+        operand, result = result, (batch, *(size - sum(cropped) for size, cropped in zip(whole, border)), depth)
+    model.operand(operand)
+    model.numbers(block)
+    model.numbers(border)
+    return model.result(shapes=[result])
 
 
 @st.composite
 def bordered_space_to_batch(draw: Draw) -> OperatorCase:
     """SPACE_TO_BATCH_ND with a border, which BATCH_TO_SPACE_ND crops again: what is left is where it was."""
-    type = draw(st.sampled_from(SPACE_TYPES))
-    batch, height, width, depth = (draw(st.integers(1, 4)) for _ in range(4))
+    model = DrawnOperator(draw, "BATCH_TO_SPACE_ND")
+    batch, height, width, depth = shape = tuple(draw(st.integers(1, 4)) for _ in range(4))
     block = [draw(st.integers(1, 3)) for _ in range(2)]
     top, left = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     bottom, right = -(height + top) % block[0], -(width + left) % block[1]
     counts = (height + top + bottom) // block[0], (width + left + right) // block[1]
-    model = SingleOperator()
-    model.drawn(draw, type, (batch, height, width, depth))
-    model.either(draw, block, INT32)
-    model.either(draw, [(top, bottom), (left, right)], INT32)
-    batches = model.main.tensor("batches", (batch * block[0] * block[1], *counts, depth), type)
+    model.operand(shape)
+    model.numbers(block)
+    model.numbers([(top, bottom), (left, right)])
+    batches = model.main.tensor("batches", (batch * math.prod(block), *counts, depth), model.type)
     model.main.operator(BuiltinOperator.SPACE_TO_BATCH_ND, model.operands, [batches])
     model.operands[0] = batches
-    return model.case(BuiltinOperator.BATCH_TO_SPACE_ND, [((batch, height, width, depth), type, None)])
+    return model.result(shapes=[shape])
 
 
-OPERATORS = {
-    "RESHAPE": reshape(),
-    "EXPAND_DIMS": expand_dims(),
-    "SQUEEZE": squeeze(),
-    "PAD": pad(BuiltinOperator.PAD),
-    "PADV2": pad(BuiltinOperator.PADV2),
-    "MIRROR_PAD": mirror_pad(),
-    "TRANSPOSE": transpose(),
-    "REVERSE_V2": reverse(),
-    "BROADCAST_TO": broadcast_to(),
-    "BROADCAST_ARGS": broadcast_args(),
-    "FILL": fill(),
-    "SHAPE": shape_of(),
-    "SPACE_TO_DEPTH": space_and_depth(BuiltinOperator.SPACE_TO_DEPTH),
-    "DEPTH_TO_SPACE": space_and_depth(BuiltinOperator.DEPTH_TO_SPACE),
-    "SPACE_TO_BATCH_ND": space_and_batch(BuiltinOperator.SPACE_TO_BATCH_ND) | bordered_space_to_batch(),
-    "BATCH_TO_SPACE_ND": space_and_batch(BuiltinOperator.BATCH_TO_SPACE_ND),
-}
+OPERATORS["SPACE_TO_BATCH_ND"] |= bordered_space_to_batch()
 
-LARGE_OPERATORS: dict[str, tuple[list[Any], Any, tuple[int, ...]]] = {
-    "RESHAPE": ([], None, (64 * 64 * 32,)),
-    "EXPAND_DIMS": ([[0]], None, (1, *LARGE_SHAPE)),
-    "SQUEEZE": ([], SqueezeOptions(), (64, 64, 32)),
-    "PAD": ([[0, 0, 1, 1, 2, 2, 3, 3]], None, (1, 66, 68, 38)),
-    "MIRROR_PAD": ([[(0, 0), (1, 1), (2, 2), (3, 3)]], None, (1, 66, 68, 38)),
-    "TRANSPOSE": ([[0, 3, 2, 1]], None, (1, 32, 64, 64)),
-    "REVERSE_V2": ([[1, 2]], None, LARGE_SHAPE),
-    "BROADCAST_TO": ([[2, 64, 64, 32]], None, (2, 64, 64, 32)),
-    "SPACE_TO_DEPTH": ([], SpaceToDepthOptions(block_size=2), (1, 32, 32, 128)),
-    "DEPTH_TO_SPACE": ([], DepthToSpaceOptions(block_size=2), (1, 128, 128, 8)),
-    "SPACE_TO_BATCH_ND": ([[2, 2], [1, 1, 1, 1]], None, (4, 33, 33, 32)),
-    "BATCH_TO_SPACE_ND": ([[1, 1], [1, 1, 1, 1]], None, (1, 62, 62, 32)),
-}
-"""Constants of int32 that come after the large input, options, and shape of the output."""
-
-
-def _large(name: str, type: TensorType) -> OperatorCase:
-    constants, options, shape = LARGE_OPERATORS[name]
-    parameters = quantized(0.5) if type in (INT8, INT16) else None
-    model = SingleOperator()
-    model.input(type, [np.ones(LARGE_SHAPE, ELEMENT_TYPES[type].dtype)], parameters)
-    for numbers in constants:
-        model.constant(np.array(numbers, np.int32))
-    return model.case(BuiltinOperator[name], [(shape, type, parameters)], options)
-
-
-def _large_fill() -> OperatorCase:
-    model = SingleOperator()
-    model.constant(np.array(LARGE_SHAPE, np.int32))
-    model.input(FLOAT32, [np.array(2, np.float32)])
-    return model.case(BuiltinOperator.FILL, [(LARGE_SHAPE, FLOAT32, None)])
-
-
-def _large_broadcast_args() -> OperatorCase:
-    model = SingleOperator()
-    for size in (100_000, 50_000):
-        model.input(INT64, [np.full(size, 2, np.int64)])
-    return model.case(BuiltinOperator.BROADCAST_ARGS, [((100_000,), INT64, None)])
-
-
-LARGE: dict[str, Callable[[], OperatorCase]] = {
-    f"{name}-{type.name}": partial(_large, name, type) for name in LARGE_OPERATORS for type in SPACE_TYPES
-}
-LARGE |= {"FILL": _large_fill, "BROADCAST_ARGS": _large_broadcast_args}
+TYPES = (FLOAT32, INT8)
+large("RESHAPE", LARGE_SHAPE, kinds=TYPES, new_shape=(64 * 64 * 32,))
+large("EXPAND_DIMS", LARGE_SHAPE, [0], kinds=TYPES)
+large("SQUEEZE", LARGE_SHAPE, kinds=TYPES)
+large("PAD", LARGE_SHAPE, [0, 0, 1, 1, 2, 2, 3, 3], kinds=TYPES)
+large("MIRROR_PAD", LARGE_SHAPE, [(0, 0), (1, 1), (2, 2), (3, 3)])
+large("TRANSPOSE", LARGE_SHAPE, [0, 3, 2, 1], kinds=TYPES)
+large("REVERSE_V2", LARGE_SHAPE, [1, 2], kinds=TYPES)
+large("BROADCAST_TO", LARGE_SHAPE, [2, 64, 64, 32], kinds=TYPES)
+large("SPACE_TO_DEPTH", LARGE_SHAPE, block_size=2)
+large("DEPTH_TO_SPACE", LARGE_SHAPE, block_size=2)
+large("SPACE_TO_BATCH_ND", LARGE_SHAPE, [2, 2], [1, 1, 1, 1], shapes=[(4, 33, 33, 32)])
+large("BATCH_TO_SPACE_ND", LARGE_SHAPE, [1, 1], [1, 1, 1, 1], shapes=[(1, 62, 62, 32)])
+large("FILL", list(LARGE_SHAPE), np.array(2, np.float32), kinds=[FLOAT32])
+large("BROADCAST_ARGS", *(np.full(size, 2, np.int64) for size in (100_000, 50_000)), kinds=[INT64], shapes=[(100_000,)])

@@ -1,49 +1,50 @@
-"""Models of QUANTIZE and DEQUANTIZE."""
+"""Models of CAST, QUANTIZE and DEQUANTIZE."""
 
 from __future__ import annotations
 
-from functools import partial
+import itertools
 
+import numpy as np
 from hypothesis import strategies as st
 
-from tflm.schema import BuiltinOperator
-from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, UINT8, Draw, OperatorCase, quantization, rescaled
-from tflm.testing.operators.single_operator import large, unary
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.reference.quantize import OUTPUT_TYPES
+from tflm.schema import quantized
+from tflm.testing.drawing import FLOAT32, LARGE_SHAPE, Draw, OperatorCase, quantization, rescaled, shapes, values
+from tflm.testing.operators.declared import DrawnOperator, large, strategy
 
-QUANTIZE_TYPES = [
-    (FLOAT32, INT8),
-    (FLOAT32, INT16),
-    (INT32, INT8),
-    (INT32, INT16),
-    (INT16, INT8),
-    (INT16, INT16),
-    (INT16, INT32),
-    (INT8, INT8),
-    (INT8, UINT8),
-    (INT8, INT16),
-    (INT8, INT32),
-    (UINT8, INT8),
-]
+ODD_FLOATS = (0.5, -0.5, 2.0**31, -(2.0**31), 2.0**32, 1e30, np.inf, -np.inf, np.nan)
+CASTS = list(itertools.product(REGISTRATIONS["CAST"].types, repeat=2))
+QUANTIZATIONS = [(input, output) for input, outputs in OUTPUT_TYPES.items() for output in outputs]
+DEQUANTIZATIONS = [(input, FLOAT32) for input in REGISTRATIONS["DEQUANTIZE"].types]
 
 
-@st.composite
-def quantize(draw: Draw) -> OperatorCase:
-    """QUANTIZE for every pair of types."""
-    types = draw(st.sampled_from(QUANTIZE_TYPES))
-    input = quantization(draw, types[0])
-    return unary(BuiltinOperator.QUANTIZE, draw, types, (input, rescaled(draw, types[1], input)))
+@strategy("CAST", kinds=CASTS)
+def cast(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """From each type to each; floats beyond any integer among them, and none at all."""
+    x = values(draw, model.type, draw(shapes()))
+    if model.type == FLOAT32:
+        x *= np.float32(2.0 ** draw(st.integers(-10, 60)))
+        x.reshape(-1)[0] = draw(st.sampled_from(ODD_FLOATS))
+    model.input(model.type, [x])
+    return model.result()
 
 
-@st.composite
-def dequantize(draw: Draw) -> OperatorCase:
-    """DEQUANTIZE from every type."""
-    type = draw(st.sampled_from([INT8, UINT8, INT16]))
-    return unary(BuiltinOperator.DEQUANTIZE, draw, (type, FLOAT32), (quantization(draw, type, -60, 60), None))
+@strategy("QUANTIZE", kinds=QUANTIZATIONS)
+def quantize(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Every pair of types."""
+    input = quantization(draw, model.type)
+    model.operand(draw(shapes()), input)
+    return model.result(rescaled(draw, model.types[1], input))
 
 
-OPERATORS = {"QUANTIZE": quantize(), "DEQUANTIZE": dequantize()}
+@strategy("DEQUANTIZE", kinds=DEQUANTIZATIONS)
+def dequantize(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Every type."""
+    model.operand(draw(shapes()), quantization(draw, model.type, -60, 60))
+    return model.result()
 
-LARGE = {
-    **{f"QUANTIZE-{a.name}-{b.name}": partial(large, BuiltinOperator.QUANTIZE, (a, b)) for a, b in QUANTIZE_TYPES},
-    **{f"DEQUANTIZE-{a.name}": partial(large, BuiltinOperator.DEQUANTIZE, (a, FLOAT32)) for a in (INT8, UINT8, INT16)},
-}
+
+large("CAST", LARGE_SHAPE, kinds=CASTS, scales=(None,))
+large("QUANTIZE", LARGE_SHAPE, kinds=QUANTIZATIONS, scales=(quantized(0.01), quantized(0.02)))
+large("DEQUANTIZE", LARGE_SHAPE, kinds=DEQUANTIZATIONS, scales=(0.01,))

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from tflm.schema import (
-    ELEMENT_TYPES,
-    ActivationFunctionType,
-    BuiltinOperator,
-    ModelBuilder,
-    QuantizationParameters,
-    SVDFOptions,
-    TensorType,
-    UnidirectionalSequenceLSTMOptions,
-    quantized,
-)
+from tflm.schema import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType, quantized
 from tflm.testing.drawing import (
     FLOAT32,
     INT8,
     INT16,
     INT32,
     INT64,
-    Arrays,
     Draw,
     OperatorCase,
     factors,
@@ -34,85 +25,105 @@ from tflm.testing.drawing import (
     values,
     zero_points,
 )
+from tflm.testing.operators.declared import LARGE, DrawnOperator, options_of, strategy
+from tflm.testing.operators.single_operator import Quantization, SingleOperator
 
-INVOKES = 4
+SVDF_TYPES = [(FLOAT32, FLOAT32, FLOAT32), (INT8, INT16, INT16), (INT8, INT8, INT8), (INT8, INT8, INT16)]
+"""Types of the input, of the weights over time and of the state."""
+
+SVDF_ACTIVATIONS = [ActivationFunctionType[name] for name in ("NONE", "RELU", "RELU6")]
 
 
-@st.composite
-def svdf(draw: Draw) -> OperatorCase:
-    """SVDF in float and int8, with a state of 16 or 8 bits, or half a state of 16."""
-    type, time_type, state_type = draw(
-        st.sampled_from([(FLOAT32, FLOAT32, FLOAT32), (INT8, INT16, INT16), (INT8, INT8, INT8), (INT8, INT8, INT16)])
-    )
+@strategy("SVDF", kinds=SVDF_TYPES, invokes=4)
+def svdf(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Floats and int8, with a state of 16 or 8 bits, or half a state of 16."""
+    type, time_type, state_type = model.types
     batches, size, memory = draw(st.integers(1, 3)), draw(st.integers(0, 12)), draw(st.integers(1, 6))
     rank, units = draw(st.integers(1, 3)), draw(st.integers(1, 5))
-    activations = [ActivationFunctionType.NONE, ActivationFunctionType.RELU, ActivationFunctionType.RELU6]
-    model = _svdf(
-        draw, (type, time_type, state_type), batches, size, memory, rank, units, draw(st.sampled_from(activations))
-    )
-    return model, [[values(draw, type, (batches, size))] for _ in range(INVOKES)]
+    x, feature, time = draw(scales(-8, 0)), draw(scales(-8, 0)), draw(scales(-14, -4))
+    state = float32(x * feature * draw(factors(-8, 8)))
+    y = float32(state * time * draw(factors(-4, 14)))
 
+    def scaled(scale: float, zero_point: int = 0) -> Quantization:
+        return None if type == FLOAT32 else quantized(scale, zero_point)
 
-def _svdf(
-    draw: Draw,
-    types: tuple[TensorType, TensorType, TensorType],
-    batches: int,
-    size: int,
-    memory: int,
-    rank: int,
-    units: int,
-    activation: ActivationFunctionType,
-) -> bytes:
-    type, time_type, state_type = types
     filters = rank * units
-    parameters: list[Any] = [None] * 6
-    if type != FLOAT32:
-        x, feature, time = draw(scales(-8, 0)), draw(scales(-8, 0)), draw(scales(-14, -4))
-        state = float32(x * feature * draw(factors(-8, 8)))
-        y = float32(state * time * draw(factors(-4, 14)))
-        parameters = [
-            quantized(x, draw(zero_points(INT8))),
-            quantized(feature),
-            quantized(time),
-            quantized(state * time),
-            quantized(state, draw(zero_points(time_type)) if time_type == INT8 else 0),
-            quantized(y, draw(zero_points(INT8))),
-        ]
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    bias = values(draw, FLOAT32, (units,)) if type == FLOAT32 else values(draw, INT16, (units,)).astype(np.int32)
-    tensors = [
-        main.input("x", (batches, size), type, parameters[0]),
-        main.constant("feature", values(draw, type, (filters, size)), parameters[1]),
-        main.constant("time", values(draw, time_type, (filters, memory)), parameters[2]),
-        main.constant("bias", bias.reshape(draw(st.sampled_from([(units,), (units, 1)]))), parameters[3]),
-        main.tensor("state", (batches, memory * filters), state_type, parameters[4], is_variable=True),
-    ]
-    y = main.tensor("y", (batches, units), type, parameters[5])
-    main.operator(BuiltinOperator.SVDF, tensors, [y], SVDFOptions(rank=rank, fused_activation_function=activation))
-    main.output(y)
-    return builder.build()
+    bias = values(draw, FLOAT32 if type == FLOAT32 else INT16, (units,)).reshape(draw(st.sampled_from([-1, (-1, 1)])))
+    model.operand((batches, size), scaled(x, draw(zero_points(INT8))))
+    model.weights((filters, size), scaled(feature))
+    model.constant(values(draw, time_type, (filters, memory)), scaled(time))
+    model.constant(bias.astype(np.float32 if type == FLOAT32 else np.int32), scaled(state * time))
+    model.variable(state_type, (batches, memory * filters), scaled(state, draw(zero_points(time_type))))
+    output, activation = scaled(y, draw(zero_points(INT8))), draw(st.sampled_from(SVDF_ACTIVATIONS))
+    return model.result(output, type=type, rank=rank, fused_activation_function=activation)
 
 
-@st.composite
-def lstm(draw: Draw) -> OperatorCase:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM of either order, with and without a clipped cell."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+LSTM_TYPES = {FLOAT32: (FLOAT32, FLOAT32, FLOAT32), INT8: (INT8, INT32, INT16), INT16: (INT8, INT64, INT16)}
+"""Types of the weights, biases and cells, by that of the input."""
+
+
+@strategy("UNIDIRECTIONAL_SEQUENCE_LSTM", invokes=3)
+def lstm(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Either order of batches and steps, with and without a clipped cell."""
+    type = model.type
+    weight_type, *_ = LSTM_TYPES[type]
     batches, steps, size, units = (draw(st.integers(1, n)) for n in (3, 5, 8, 6))
     time_major = draw(st.booleans())
     shape: tuple[int, ...] = (steps, batches, size) if time_major else (batches, steps, size)
     if draw(st.integers(0, 4)) == 0:
         shape = (*shape, draw(st.integers(1, 2)))
+    x_scale, hidden_scale = draw(scales(-10, 2)), draw(_scales_and_powers(-16, -6))
+    cell_scale = 2.0 ** draw(st.integers(-16, -8) | st.integers(-60, 0)) * draw(st.sampled_from([1.0, 1.0, 1.3]))
+
+    def scaled(scale: float, zero_point: int = 0) -> Quantization:
+        return None if type == FLOAT32 else quantized(float32(scale), zero_point)
+
+    model.input(type, [_small(draw, type, shape) for _ in model.invocations], scaled(x_scale, draw(zero_points(type))))
+    for i in range(1, 9):
+        weights = _small(draw, weight_type, (units, shape[2] if i < 5 else units))
+        parameters = scaled(draw(_scales_and_powers(-14, -4)), draw(st.just(0) | zero_points(weight_type)))
+        if draw(st.integers(0, 39)) == 0:
+            model.input(weight_type, [weights] * len(model.invocations), parameters)
+        else:
+            model.constant(weights, parameters)
+    biases = [_small(draw, FLOAT32 if type == FLOAT32 else INT16, (units,)) for _ in range(4)]
+    hidden = scaled(hidden_scale, draw(zero_points(type)))
+    _biases_and_states(model, type, [(bias, scaled(x_scale)) for bias in biases], batches, hidden, scaled(cell_scale))
+    activation = draw(st.sampled_from([ActivationFunctionType.TANH] * 3 + list(ActivationFunctionType)))
     clip = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0, 1e9]))
-    model, weights = _lstm(draw, type, shape, batches, units, time_major, clip)
-    return model, [[_small(draw, type, shape), *weights] for _ in range(INVOKES - 1)]
+    options = {"fused_activation_function": activation, "cell_clip": clip, "time_major": time_major}
+    options |= {"diagonal_recurrent_tensors": False}
+    return model.result(hidden, shapes=[(*shape[:2], units)], **options)
+
+
+def _biases_and_states(
+    model: SingleOperator,
+    type: TensorType,
+    biases: Sequence[tuple[npt.NDArray[Any], Quantization]],
+    batches: int,
+    hidden: Quantization,
+    cell: Quantization,
+) -> None:
+    """The operands of an LSTM after its eight weights."""
+    _, bias_type, cell_type = LSTM_TYPES[type]
+    for _ in range(3):
+        model.omitted()
+    for bias, parameters in biases:
+        model.constant(bias.astype(ELEMENT_TYPES[bias_type].dtype), parameters)
+    for _ in range(2):
+        model.omitted()
+    units = len(biases[0][0])
+    model.variable(type, (batches, units), hidden)
+    model.variable(cell_type, (batches, units), cell)
+    for _ in range(4):
+        model.omitted()
 
 
 def _scales_and_powers(lowest: int, highest: int) -> st.SearchStrategy[float]:
     return scales(lowest, highest) | st.integers(lowest, highest).map(lambda exponent: 2.0**exponent)
 
 
-def _small(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray:
+def _small(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Values of a type; floats of about 1, where gates are neither open nor shut."""
     if type != FLOAT32:
         return values(draw, type, shape)
@@ -120,101 +131,33 @@ def _small(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def _lstm(
-    draw: Draw, type: TensorType, shape: tuple[int, ...], batches: int, units: int, time_major: bool, clip: float
-) -> tuple[bytes, Arrays]:
-    """The model, and those of its weights that are inputs."""
-    weight_type, bias_type, cell_type = {
-        FLOAT32: (FLOAT32, FLOAT32, FLOAT32),
-        INT8: (INT8, INT32, INT16),
-        INT16: (INT8, INT64, INT16),
-    }[type]
-    x_scale, hidden_scale = draw(scales(-10, 2)), draw(_scales_and_powers(-16, -6))
-    cell_scale = 2.0 ** draw(st.integers(-16, -8) | st.integers(-60, 0)) * draw(st.sampled_from([1.0, 1.0, 1.3]))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-
-    def scaled(scale: float, zero_point: int = 0) -> QuantizationParameters | None:
-        return None if type == FLOAT32 else quantized(float32(scale), zero_point)
-
-    x = main.input("x", shape, type, scaled(x_scale, draw(zero_points(type))))
-    inputs: Arrays = []
-    tensors = [-1] * 24
-    tensors[0] = x
-    for i in range(1, 9):
-        depth = shape[2] if i < 5 else units
-        weights = _small(draw, weight_type, (units, depth))
-        parameters = scaled(draw(_scales_and_powers(-14, -4)), draw(st.just(0) | zero_points(weight_type)))
-        if draw(st.integers(0, 39)) == 0:
-            tensors[i] = main.input(f"w{i}", weights.shape, weight_type, parameters)
-            inputs.append(weights)
-        else:
-            tensors[i] = main.constant(f"w{i}", weights, parameters)
-    for i in range(12, 16):
-        bias = _small(draw, FLOAT32 if type == FLOAT32 else INT16, (units,))
-        tensors[i] = main.constant(f"b{i}", bias.astype(ELEMENT_TYPES[bias_type].dtype), scaled(x_scale))
-    hidden = scaled(hidden_scale, draw(zero_points(type)))
-    tensors[18] = main.tensor("h", (batches, units), type, hidden, is_variable=True)
-    tensors[19] = main.tensor("c", (batches, units), cell_type, scaled(cell_scale), is_variable=True)
-    y = main.tensor("y", (*shape[:2], units), type, hidden)
-    activation = draw(st.sampled_from([ActivationFunctionType.TANH] * 3 + list(ActivationFunctionType)))
-    options = UnidirectionalSequenceLSTMOptions(
-        fused_activation_function=activation, cell_clip=clip, time_major=time_major
-    )
-    main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, tensors, [y], options)
-    main.output(y)
-    return builder.build(), inputs
+def _ones(type: TensorType, *shape: int) -> npt.NDArray[Any]:
+    return np.ones(shape, ELEMENT_TYPES[type].dtype)
 
 
 def _large_lstm(type: TensorType) -> OperatorCase:
     """128 units over 4 steps of 512 inputs."""
-    dtypes = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16}
-    weight_dtype = np.float32 if type == FLOAT32 else np.int8
-    bias_dtype = {FLOAT32: np.float32, INT8: np.int32, INT16: np.int64}[type]
-    cell_type = FLOAT32 if type == FLOAT32 else INT16
     scale = None if type == FLOAT32 else quantized(0.01)
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    tensors = [-1] * 24
-    tensors[0] = main.input("x", (1, 4, 512), type, scale)
-    for i in range(1, 9):
-        tensors[i] = main.constant(f"w{i}", np.ones((128, 512 if i < 5 else 128), weight_dtype), scale)
-    for i in range(12, 16):
-        tensors[i] = main.constant(f"b{i}", np.ones(128, bias_dtype), scale)
-    tensors[18] = main.tensor("h", (1, 128), type, scale, is_variable=True)
-    tensors[19] = main.tensor("c", (1, 128), cell_type, scale and quantized(2.0**-11), is_variable=True)
-    y = main.tensor("y", (1, 4, 128), type, scale)
-    options = UnidirectionalSequenceLSTMOptions(fused_activation_function=ActivationFunctionType.TANH)
-    main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, tensors, [y], options)
-    main.output(y)
-    return builder.build(), [[np.ones((1, 4, 512), dtypes[type])]]
+    model = SingleOperator()
+    model.input(type, [_ones(type, 1, 4, 512)], scale)
+    for i in range(8):
+        model.constant(_ones(LSTM_TYPES[type][0], 128, 512 if i < 4 else 128), scale)
+    _biases_and_states(model, type, [(np.ones(128), scale)] * 4, 1, scale, scale and quantized(2.0**-11))
+    options = options_of("UNIDIRECTIONAL_SEQUENCE_LSTM", fused_activation_function=ActivationFunctionType.TANH)
+    return model.case(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, [((1, 4, 128), type, scale)], options)
 
 
-def _large_svdf(type: TensorType, state_type: TensorType) -> OperatorCase:
+def _large_svdf(type: TensorType, time_type: TensorType) -> OperatorCase:
     """512 filters over 512 inputs, remembered for 16 steps."""
     scale = None if type == FLOAT32 else quantized(0.01)
-    dtypes = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16, INT32: np.int32}
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    tensors = [
-        main.input("x", (1, 512), type, scale),
-        main.constant("feature", np.ones((512, 512), dtypes[type]), scale),
-        main.constant("time", np.ones((512, 16), dtypes[state_type]), scale),
-        main.constant("bias", np.ones(256, np.float32 if type == FLOAT32 else np.int32), scale and quantized(0.0001)),
-        main.tensor("state", (1, 512 * 16), state_type, scale, is_variable=True),
-    ]
-    y = main.tensor("y", (1, 256), type, scale)
-    main.operator(BuiltinOperator.SVDF, tensors, [y], SVDFOptions(rank=2))
-    main.output(y)
-    return builder.build(), [[np.ones((1, 512), dtypes[type])]]
+    model = SingleOperator()
+    model.input(type, [_ones(type, 1, 512)], scale)
+    model.constant(_ones(type, 512, 512), scale)
+    model.constant(_ones(time_type, 512, 16), scale)
+    model.constant(_ones(FLOAT32 if type == FLOAT32 else INT32, 256), scale and quantized(0.0001))
+    model.variable(time_type, (1, 512 * 16), scale)
+    return model.case(BuiltinOperator.SVDF, [((1, 256), type, scale)], options_of("SVDF", rank=2))
 
 
-OPERATORS = {"SVDF": svdf(), "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm()}
-
-LARGE = {
-    **{
-        f"SVDF-{type.name}-{state.name}": partial(_large_svdf, type, state)
-        for type, state in ((FLOAT32, FLOAT32), (INT8, INT16), (INT8, INT8))
-    },
-    **{f"UNIDIRECTIONAL_SEQUENCE_LSTM-{type.name}": partial(_large_lstm, type) for type in (FLOAT32, INT8, INT16)},
-}
+LARGE |= {f"UNIDIRECTIONAL_SEQUENCE_LSTM-{type.name}": partial(_large_lstm, type) for type in LSTM_TYPES}
+LARGE |= {f"SVDF-{a.name}-{b.name}": partial(_large_svdf, a, b) for a, b, _ in SVDF_TYPES[:3]}

@@ -10,10 +10,14 @@ import numpy.typing as npt
 from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 
-from tflm.schema import ELEMENT_TYPES, BuiltinOperator, ModelBuilder, QuantizationParameters, TensorType, quantized
-from tflm.testing.drawing import FLOAT32, LARGE_SHAPE, Arrays, Draw, OperatorCase, shapes, values
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.shapes import Shapes, StaticNode
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, ModelBuilder, QuantizationParameters, TensorType
+from tflm.testing.drawing import FLOAT32, Arrays, Draw, OperatorCase, values
 
-Output = tuple[Sequence[int], TensorType, "QuantizationParameters | None"]
+Quantization = QuantizationParameters | None
+
+Output = tuple[Sequence[int], TensorType, Quantization]
 
 
 class SingleOperator:
@@ -23,30 +27,38 @@ class SingleOperator:
         self.builder = ModelBuilder()
         self.main = self.builder.subgraph()
         self.operands: list[int] = []
+        self.elements: list[npt.NDArray[Any]] = []
         self.invocations: list[Arrays] = [[] for _ in range(invokes)]
 
-    def input(
-        self, type: TensorType, elements: Sequence[npt.NDArray[Any]], parameters: QuantizationParameters | None = None
-    ) -> None:
+    def input(self, type: TensorType, elements: Sequence[npt.NDArray[Any]], parameters: Quantization = None) -> None:
         """An operand with other elements in each invoke."""
         name = f"x{len(self.operands)}"
         self.operands.append(self.main.input(name, elements[0].shape, type, parameters))
+        self.elements.append(elements[0])
         for invocation, array in zip(self.invocations, elements):
             invocation.append(array)
 
-    def drawn(
-        self, draw: Draw, type: TensorType, shape: tuple[int, ...], parameters: QuantizationParameters | None = None
-    ) -> None:
+    def drawn(self, draw: Draw, type: TensorType, shape: tuple[int, ...], parameters: Quantization = None) -> None:
         """An input with any elements."""
         self.input(type, [any_values(draw, type, shape) for _ in self.invocations], parameters)
 
-    def constant(self, elements: npt.ArrayLike, parameters: QuantizationParameters | None = None) -> None:
-        """An operand that is in the model."""
-        self.operands.append(self.main.constant(f"c{len(self.operands)}", elements, parameters))
+    def constant(self, elements: npt.ArrayLike, parameters: Quantization = None, **packed: Any) -> None:
+        """An operand that is in the model; `packed` has type and shape of elements that numpy does not have."""
+        self.operands.append(self.main.constant(f"c{len(self.operands)}", elements, parameters, **packed))
+        self.elements.append(np.asarray(elements))
 
-    def either(
-        self, draw: Draw, elements: npt.ArrayLike, type: TensorType, parameters: QuantizationParameters | None = None
-    ) -> None:
+    def omitted(self) -> None:
+        """An operand that is left out."""
+        self.operands.append(-1)
+        self.elements.append(np.zeros(0))
+
+    def variable(self, type: TensorType, shape: tuple[int, ...], parameters: Quantization = None) -> None:
+        """An operand that the operator changes."""
+        name = f"state{len(self.operands)}"
+        self.operands.append(self.main.tensor(name, shape, type, parameters, is_variable=True))
+        self.elements.append(np.zeros(0))
+
+    def either(self, draw: Draw, elements: npt.ArrayLike, type: TensorType, parameters: Quantization = None) -> None:
         """An operand that is a constant, or an input with the same elements in each invoke."""
         array = np.asarray(elements, ELEMENT_TYPES[type].dtype)
         if draw(st.booleans()):
@@ -77,49 +89,22 @@ class SingleOperator:
         self.main.output(*tensors, *also)
         return self.builder.build(), self.invocations
 
+    def inferred(self, operator: str, options: Any) -> Shapes:
+        """Shapes of the outputs of a builtin operator, by the rule of its registration."""
+        rule = REGISTRATIONS[operator].shape_rule
+        assert rule is not None, f"{operator} has no rule for the shapes of its outputs"
+        tables = self.main.table.tensors or []
+        inputs = tuple(None if tensor < 0 else tables[tensor] for tensor in self.operands)
+        outputs = (None,) * getattr(options, "num_splits", getattr(options, "num", 1))
+        return rule(StaticNode(BuiltinOperator[operator], inputs, outputs, options, self.elements.__getitem__))
+
 
 def custom_options(numbers: Mapping[str, Any]) -> bytes:
     """Options of a custom operator, as a flexbuffer."""
     return bytes(flexbuffers.Dumps(dict(sorted(numbers.items()))))
 
 
-def any_values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def any_values(draw: Draw, type: TensorType, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Elements of any type that numpy has."""
     dtype = ELEMENT_TYPES[type].dtype
-    return values(draw, FLOAT32 if dtype.kind in "fc" else type, shape).astype(dtype)
-
-
-Quantization = QuantizationParameters | None
-
-
-def unary(
-    operator: BuiltinOperator,
-    draw: Draw,
-    types: tuple[TensorType, TensorType],
-    quantizations: tuple[Quantization, Quantization],
-    options: Any = None,
-    shape: tuple[int, ...] | None = None,
-) -> OperatorCase:
-    """A model of one operator with one input, run once."""
-    dims = shape or draw(shapes())
-    model = SingleOperator()
-    model.drawn(draw, types[0], dims, quantizations[0])
-    return model.case(operator, [(dims, types[1], quantizations[1])], options)
-
-
-def large(
-    operator: BuiltinOperator,
-    types: tuple[TensorType, ...],
-    quantizations: tuple[Quantization, ...] | None = None,
-    options: Any = None,
-) -> OperatorCase:
-    """A model of one operator over large tensors of one shape; the last type is the output's.
-
-    Integers have an ordinary quantization by default.
-    """
-    if quantizations is None:
-        quantizations = tuple(None if type == FLOAT32 else quantized(0.01 * (i + 1)) for i, type in enumerate(types))
-    rng, model = np.random.default_rng(0), SingleOperator()
-    for type, parameters in zip(types[:-1], quantizations):
-        model.input(type, [rng.integers(1, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[type].dtype)], parameters)
-    return model.case(operator, [(LARGE_SHAPE, types[-1], quantizations[-1])], options)
+    return values(draw, FLOAT32 if dtype.kind in "fc" else type, tuple(shape)).astype(dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from tflm.schema import (
     quantized,
 )
 from tflm.testing.drawing import FLOAT32, INT8, INT32, Draw, OperatorCase, shapes, values
+from tflm.testing.operators.declared import OPERATORS
 
 INVOKES = 3
 
@@ -87,9 +87,5 @@ def _assign_first(draw: Draw, graph: SubgraphBuilder, drawn: list[Variable]) -> 
         )
 
 
-OPERATORS = {
-    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"), variables()),
-    "CALL_ONCE": variables(is_initialized=True),
-}
-
-LARGE: dict[str, Callable[[], OperatorCase]] = {}
+OPERATORS |= dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"), variables())
+OPERATORS["CALL_ONCE"] = variables(is_initialized=True)
