@@ -246,8 +246,8 @@ def number(rng: np.random.Generator, name: str, values: Values) -> int:
         "significand": (1 << 30, (1 << 31) - 1),
         "zero": (-128, 127),
         "input_zero": (-128, 127),
-        "least": (-128, 0),
-        "most": (0, 127),
+        "activation_min": (-128, 0),
+        "activation_max": (0, 127),
         "count": (COUNT, COUNT),
     }
     key = next((key for key in ranges if name.startswith(key)), "zero")
@@ -266,7 +266,7 @@ def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
         if kind.is_pointer:
             values[name] = array(rng, kind.dtype)
         elif kind.dtype == "float64":
-            values[name] = {"least": -128.0, "most": 127.0}[name]
+            values[name] = {"lowest": -128.0, "highest": 127.0}[name]
         else:
             values[name] = number(rng, name, scratch)
     if "limits" in dtypes and (special is None or "limits" not in special(rng, dtypes)):
@@ -466,10 +466,10 @@ def _boxes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "count": 6,
         "step": step,
         "classes": classes,
-        "most": 4,
+        "max_detections": 4,
         "room": int(rng.integers(3, 9)),
     }
-    return values | ({"classes_of_box": 2} if "largest" in dtypes else {"most_of_class": 2})
+    return values | ({"classes_of_box": 2} if "largest" in dtypes else {"max_of_class": 2})
 
 
 def _encoded_boxes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -639,10 +639,10 @@ def _lstm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "cell_factor": 3 << int(rng.integers(0, 12)),
         "cell_half": 1 << int(rng.integers(0, 12)),
         "cell_shift": int(rng.integers(0, 12)),
-        "cell_least": -30000,
-        "cell_most": 29999,
-        "hidden_least": -128,
-        "hidden_most": 127,
+        "cell_min": -30000,
+        "cell_max": 29999,
+        "hidden_min": -128,
+        "hidden_max": 127,
     }
 
 
@@ -786,7 +786,7 @@ def _dequantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 def _quantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     limits = np.iinfo(dtypes["y"])
-    return {"least": int(limits.min), "most": int(limits.max)}
+    return {"activation_min": int(limits.min), "activation_max": int(limits.max)}
 
 
 SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {

@@ -335,7 +335,9 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
         bias, *constants = found.table.reshape(3, CONSTANTS).astype(np.int64).T
         for total, expected in zip(totals, output.clamp(multiplier(totals)).tolist()):
             values = [int(rounding(*each)) for each in zip(total + bias, *constants)]
-            assert [clamp(value, found.least, found.most) for value in values] == expected, found.rounding
+            assert [clamp(value, found.activation_min, found.activation_max) for value in values] == expected, (
+                found.rounding
+            )
     stepping = {f"stepped_{shift}" for shift in STEPPED} | {f"corrected_{shift}" for shift in CORRECTED}
     assert seen >= ({"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once"})
 

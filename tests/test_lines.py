@@ -41,18 +41,18 @@ def scaled(accumulator: int, significand: int, shift: int) -> int:
     return magnitude if high >= 0 else -magnitude
 
 
-def thresholds(least: int, most: int, significand: int, shift: int, outputs: range) -> set[int]:
+def thresholds(lowest: int, highest: int, significand: int, shift: int, outputs: range) -> set[int]:
     """The first accumulators with outputs of at least each of a range, and those just before."""
-    found = {least, most}
+    found = {lowest, highest}
     for output in outputs:
-        first, last = least, most + 1
+        first, last = lowest, highest + 1
         while first < last:
             middle = (first + last) // 2
             if scaled(middle, significand, shift) >= output:
                 last = middle
             else:
                 first = middle + 1
-        found |= {place for place in (first - 1, first) if least <= place <= most}
+        found |= {place for place in (first - 1, first) if lowest <= place <= highest}
     return found
 
 
@@ -75,12 +75,12 @@ def test_lines_give_the_exact_outputs_next_to_all_thresholds(
     minimum = zero_point if not away else -100 if clamps and zero_point > -100 else -128
     maximum = max(100, minimum) if clamps else 127
     left, right = max(shift, 0), max(-shift, 0)
-    least, most = bias - reach, bias + reach
-    if max(abs(least), abs(most)) << left >= 1 << 31:
+    lowest, highest = bias - reach, bias + reach
+    if max(abs(lowest), abs(highest)) << left >= 1 << 31:
         return
     addend = (1 << 30) + (1 << 30 + right if right else 0)
     sign = 1 << 31 if right else 0
-    numbers = (significand << left, addend, sign, 31 + right, least, most)
+    numbers = (significand << left, addend, sign, 31 + right, lowest, highest)
     multipliers = Multipliers(*(np.array([number], np.int64) for number in numbers))
     lines = lines_of(multipliers, OutputStage(zero_point, minimum, maximum), rounds_away=away)
     outcomes.count(ran=lines is not None)
@@ -89,7 +89,7 @@ def test_lines_give_the_exact_outputs_next_to_all_thresholds(
     rows = [float(row) for row in lines.rows[:, 0]]
     start = int(lines.starts[0])
     for accumulator in thresholds(
-        least, most, significand, shift, range(minimum - zero_point, maximum - zero_point + 2)
+        lowest, highest, significand, shift, range(minimum - zero_point, maximum - zero_point + 2)
     ):
         assert abs(accumulator + start) < 1 << 31
         result = on_line(float(np.float32(accumulator + start)), rows, 1 if lines.are_short else 2)

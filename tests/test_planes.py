@@ -40,7 +40,7 @@ def test_machine_code_gives_the_output_of_every_pair(slopes: tuple[float, float]
     plane = plane_of(slopes, table)
     assert plane is not None
     x1, x2 = (np.ascontiguousarray(x, np.int8).reshape(-1) for x in np.meshgrid(EVERY, EVERY, indexing="ij"))
-    limits = {"least": int(table.min()), "most": int(table.max())}
+    limits = {"activation_min": int(table.min()), "activation_max": int(table.max())}
     for count in (1 << 16, 1, 15, 16, 63, 64, 100):
         y = np.full(len(x1) + 64, 5, np.int8)
         as_function(sum_on_plane)(x1=x1, x2=x2, y=y, count=count, **plane._asdict(), **limits)

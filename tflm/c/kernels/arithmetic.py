@@ -40,7 +40,7 @@ class Terms(NamedTuple):
         zero_point1 ... right2: each input's zero point and multiplier, a significand and a right shift.
         left: left shift that is applied to both inputs first.
         significand, addend, shift: as in the table of `requantization`.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     size: int
@@ -56,8 +56,8 @@ class Terms(NamedTuple):
     significand: int
     addend: int
     shift: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
@@ -83,7 +83,9 @@ def combine(
         term1 = scaled_term(value1, significand1, terms.right1)
         term2 = scaled_term(value2, significand2, terms.right2)
         total = as_int32(combination(term1, term2))
-        y[i] = clamp(rounding(total, significand, terms.addend, terms.shift), terms.least, terms.most)
+        y[i] = clamp(
+            rounding(total, significand, terms.addend, terms.shift), terms.activation_min, terms.activation_max
+        )
         at1 += terms.step1
         at2 += terms.step2
     return DONE
@@ -95,7 +97,7 @@ class Line(NamedTuple):
     Attributes:
         size: number of elements of each.
         factor1, factor2, addend, shift: the result is (x1 * factor1 + x2 * factor2 + addend) >> shift.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     size: int
@@ -103,8 +105,8 @@ class Line(NamedTuple):
     factor2: int
     addend: int
     shift: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @kernel
@@ -113,12 +115,14 @@ def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Line) -
     factor1, factor2, addend, shift = line.factor1, line.factor2, line.addend, line.shift
     for _four in range(line.size >> 2):
         for k in unrolled(4):
-            y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.least, line.most)
+            y[k] = clamp(
+                (x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.activation_min, line.activation_max
+            )
         x1 = int8_from(x1, 4)
         x2 = int8_from(x2, 4)
         y = int8_from(y, 4)
     for k in range(line.size & 3):
-        y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.least, line.most)
+        y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.activation_min, line.activation_max)
     return DONE
 
 
@@ -133,8 +137,8 @@ class Factors(NamedTuple):
     significand: int
     addend: int
     shift: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @kernel
@@ -145,7 +149,7 @@ def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: El
     for i in range(factors.size):
         total = (x1[at1] - factors.zero_point1) * (x2[at2] - factors.zero_point2)
         value = rounding(total, factors.significand, factors.addend, factors.shift)
-        y[i] = clamp(value, factors.least, factors.most)
+        y[i] = clamp(value, factors.activation_min, factors.activation_max)
         at1 += factors.step1
         at2 += factors.step2
     return DONE
@@ -209,8 +213,8 @@ def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
 
 def _fits_int32(products: npt.NDArray[np.int64], *addends: int) -> bool:
     """Whether the sum of the products fits in 32 bits, alone and with each addend."""
-    least, most = int(products.min()) + min(0, *addends), int(products.max()) + max(0, *addends)
-    return least >= -(1 << 31) and most < 1 << 31
+    lowest, highest = int(products.min()) + min(0, *addends), int(products.max()) + max(0, *addends)
+    return lowest >= -(1 << 31) and highest < 1 << 31
 
 
 FAR = 1 << 40
@@ -282,6 +286,6 @@ def _output(scaling: Requantizer) -> dict[str, int]:
         "significand": significand,
         "addend": addend,
         "shift": shift,
-        "least": scaling.least,
-        "most": scaling.most,
+        "activation_min": scaling.activation_min,
+        "activation_max": scaling.activation_max,
     }

@@ -1,6 +1,6 @@
 """CONV_2D and FULLY_CONNECTED on small processors, with an im2col tile of four windows.
 
-`held_windows` and `wide_windows` contain the kernels.
+`im2col` and `wide_windows` contain the kernels.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.held_windows import CHANNELS, DEPTH, FOUR, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
+from tflm.c.kernels.im2col import CHANNELS, DEPTH, FOUR, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
 from tflm.c.kernels.wide_windows import convolve_int16
@@ -77,10 +77,10 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
     if x.dtype == np.int8:
         weights = weights[..., order_of(weights.shape[2], shape.run, shape.fours)]
     packed = packed_weights(weights, depth_of_round(x.itemsize))
-    shape = shape._replace(products=packed.shape[2], is_joint=int(pairs_below(packed, 1 << 15)))
+    shape = shape._replace(products=packed.shape[2], is_packed=int(pairs_below(packed, 1 << 15)))
     tables = tables_of_pairs(scaling, groups, channels)
-    held = work_array((packed.shape[2], WINDOWS // 2), np.int32).view(np.int16)
-    arrays = {"held": held, "shape": shape}
+    tile = work_array((packed.shape[2], WINDOWS // 2), np.int32).view(np.int16)
+    arrays = {"tile": tile, "shape": shape}
     names = {"rounding": scaling.rounding, "clamp": scaling.clamp}
     multiply = KERNELS[x.dtype]
     return [
@@ -179,11 +179,11 @@ def shape_of(
         run=run,
         fours=fours,
         singles=rows.taps * (columns.taps * depth // run) * fours * FOUR,
-        is_joint=0,
+        is_packed=0,
         is_even=int(is_even),
         zero_point=zero_point,
-        least=scaling.least,
-        most=scaling.most,
+        activation_min=scaling.activation_min,
+        activation_max=scaling.activation_max,
     )
 
 

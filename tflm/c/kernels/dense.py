@@ -2,7 +2,7 @@
 word.
 
 One multiplication by an element covers the lowest and the highest byte of a word, another one those of the word rotated
-by 16 bits: see `joint_sums`. The lowest byte is unsigned: it holds a weight plus 128.
+by 16 bits: see `packed_sums`. The lowest byte is unsigned: it holds a weight plus 128.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tflm.c.kernels.convolution import (
     tables_of_pairs,
 )
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
-from tflm.c.kernels.held_windows import DEPTH, WINDOWS
-from tflm.c.kernels.joint_sums import (
+from tflm.c.kernels.im2col import DEPTH, WINDOWS
+from tflm.c.kernels.packed_sums import (
     LARGEST_WORD_SUM,
     WORD_UPPER,
     lower_sum,
@@ -66,7 +66,7 @@ class Vectors(NamedTuple):
         lower, upper: amount by which stored weights exceed the real ones: for channels 0 and 2, and for channels 1 and
             3 of a word.
         offset: addend that the sums of channels 0 and 2 contain.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     total: int
@@ -77,15 +77,17 @@ class Vectors(NamedTuple):
     lower: int
     upper: int
     offset: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
-def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, least: int, most: int) -> Any:
+def requantized(
+    rounding: Any, clamp: Any, total: int, table: Any, row: int, activation_min: int, activation_max: int
+) -> Any:
     """Return the output for a sum without its bias."""
     value = rounding(total + table[row], table[row + 1], table[row + 2], table[row + 3])
-    return clamp(value, least, most)
+    return clamp(value, activation_min, activation_max)
 
 
 @assembled({dsp.CONDITION: dsp.sum_of_bytes})
@@ -127,7 +129,12 @@ def multiply_words(
         weights: as `paired_words` returns them.
         table: bias, significand, addend and shift of each channel.
     """
-    depth, channels, least, most = vectors.depth, vectors.channels, vectors.least, vectors.most
+    depth, channels, activation_min, activation_max = (
+        vectors.depth,
+        vectors.channels,
+        vectors.activation_min,
+        vectors.activation_max,
+    )
     for vector in range(vectors.total):
         begin = vector * vectors.x_step
         x_sum = sum_of_bytes(int8_from(x, begin), depth)
@@ -147,13 +154,19 @@ def multiply_words(
                 total1 += upper_sum(sums21, WORD_UPPER)
                 total2 += lower_sum(sums21, WORD_UPPER)
                 total3 += upper_sum(sums03, WORD_UPPER)
-            y[target] = requantized(rounding, clamp, total0, table, row, least, most)
+            y[target] = requantized(rounding, clamp, total0, table, row, activation_min, activation_max)
             if channel + 1 < channels:
-                y[target + 1] = requantized(rounding, clamp, total1, table, row + CONSTANTS, least, most)
+                y[target + 1] = requantized(
+                    rounding, clamp, total1, table, row + CONSTANTS, activation_min, activation_max
+                )
             if channel + 2 < channels:
-                y[target + 2] = requantized(rounding, clamp, total2, table, row + 2 * CONSTANTS, least, most)
+                y[target + 2] = requantized(
+                    rounding, clamp, total2, table, row + 2 * CONSTANTS, activation_min, activation_max
+                )
             if channel + 3 < channels:
-                y[target + 3] = requantized(rounding, clamp, total3, table, row + 3 * CONSTANTS, least, most)
+                y[target + 3] = requantized(
+                    rounding, clamp, total3, table, row + 3 * CONSTANTS, activation_min, activation_max
+                )
             target += CHANNELS
             row += CHANNELS * CONSTANTS
     return DONE
@@ -215,8 +228,8 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
         lower=OFFSET + zero_point,
         upper=zero_point,
         offset=-(-depth // run) * LARGEST_WORD_SUM,
-        least=scaling.least,
-        most=scaling.most,
+        activation_min=scaling.activation_min,
+        activation_max=scaling.activation_max,
     )
     return [
         multiply_words.step(
@@ -245,7 +258,7 @@ def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) ->
             weights=packed_weights(layer.weights.reshape(1, channels, -1), DEPTH),
             table=tables_of_pairs(scaling, 1, channels),
             y=y,
-            vectors=WideVectors(count, x.shape[1], channels, scaling.least, scaling.most),
+            vectors=WideVectors(count, x.shape[1], channels, scaling.activation_min, scaling.activation_max),
         )
     ]
 

@@ -54,7 +54,7 @@ class Image(NamedTuple):
         row_stride, column_stride, rows_before: as in `Axis`.
         y_rows, y_columns: size of the output.
         zero_point: zero point of the input, which stands for elements outside of the image.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     step: int
@@ -75,8 +75,8 @@ class Image(NamedTuple):
     y_rows: int
     y_columns: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @by_value
@@ -144,8 +144,8 @@ def rows_of(
             total = channel.left + x0[0] * w1 + x0[channels] * w2 + x1[0] * w4 + x1[channels] * w5 + x2[0] * w7
             y[0] = clamp(
                 rounding(total + x2[channels] * w8, channel.significand, channel.addend, channel.shift),
-                image.least,
-                image.most,
+                image.activation_min,
+                image.activation_max,
             )
             target = channels
             x0 = int8_from(x0, column_step - channels)
@@ -156,7 +156,9 @@ def rows_of(
             total += x1[0] * w3 + x1[channels] * w4 + x1[2 * channels] * w5
             total += x2[0] * w6 + x2[channels] * w7 + x2[2 * channels] * w8
             y[target] = clamp(
-                rounding(total, channel.significand, channel.addend, channel.shift), image.least, image.most
+                rounding(total, channel.significand, channel.addend, channel.shift),
+                image.activation_min,
+                image.activation_max,
             )
             target += channels
             x0 = int8_from(x0, column_step)
@@ -166,7 +168,9 @@ def rows_of(
             total = channel.bias + channel.right + x0[0] * w0 + x0[channels] * w1 + x1[0] * w3 + x1[channels] * w4
             total += x2[0] * w6 + x2[channels] * w7
             y[target] = clamp(
-                rounding(total, channel.significand, channel.addend, channel.shift), image.least, image.most
+                rounding(total, channel.significand, channel.addend, channel.shift),
+                image.activation_min,
+                image.activation_max,
             )
         x = int8_from(x, image.x_step)
         y = int8_from(y, image.y_step)
@@ -253,8 +257,8 @@ def set_eights(
     eights: int,
     outside: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of a window, eight channels at a time.
 
@@ -273,7 +277,7 @@ def set_eights(
             total = as_int32(total + value * weights[tap])
             taps <<= 1
             start += x_row - 2 * x_step if tap % TAPS == TAPS - 1 else x_step
-        y[channel] = clamp(rounding(total, table[1], table[2], table[3]), least, most)
+        y[channel] = clamp(rounding(total, table[1], table[2], table[3]), activation_min, activation_max)
         table = int32_from(table, CONSTANTS)
         x = int8_from(x, 1)
         weights = int8_from(weights, TAPS * TAPS)
@@ -309,8 +313,8 @@ def set_image(
                 eights,
                 outside,
                 image.zero_point,
-                image.least,
-                image.most,
+                image.activation_min,
+                image.activation_max,
             )
 
 
@@ -472,8 +476,8 @@ class Shape(NamedTuple):
     repeats: int
     next: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
@@ -508,8 +512,8 @@ def set_fours(
     zero_point: int,
     repeats: int,
     next: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of a window for the channels that are computed four at a time.
 
@@ -544,10 +548,10 @@ def set_fours(
                     weights = int8_from(weights, FOUR)
                 start += x_row
             outside = between if row < rows - 1 else behind
-        y[k] = clamp(rounding(sum0, table[1], table[2], table[3]), least, most)
-        y[k + 1] = clamp(rounding(sum1, table[5], table[6], table[7]), least, most)
-        y[k + 2] = clamp(rounding(sum2, table[9], table[10], table[11]), least, most)
-        y[k + 3] = clamp(rounding(sum3, table[13], table[14], table[15]), least, most)
+        y[k] = clamp(rounding(sum0, table[1], table[2], table[3]), activation_min, activation_max)
+        y[k + 1] = clamp(rounding(sum1, table[5], table[6], table[7]), activation_min, activation_max)
+        y[k + 2] = clamp(rounding(sum2, table[9], table[10], table[11]), activation_min, activation_max)
+        y[k + 3] = clamp(rounding(sum3, table[13], table[14], table[15]), activation_min, activation_max)
         table = int32_from(table, FOUR * CONSTANTS)
         repeat -= 1
         if repeat == 0:
@@ -602,7 +606,7 @@ def convolve_each(
         weights: for groups of four channels, tap by tap; then for each remaining channel.
         table: bias, significand, addend and shift of each channel.
     """
-    least, most, zero_point = shape.least, shape.most, shape.zero_point
+    activation_min, activation_max, zero_point = shape.activation_min, shape.activation_max, shape.zero_point
     taps = shape.row_taps * shape.column_taps
     x_step = shape.column_dilation * shape.x_channels
     x_row = shape.row_dilation * shape.x_columns * shape.x_channels
@@ -642,14 +646,14 @@ def convolve_each(
                     zero_point,
                     shape.repeats,
                     shape.next,
-                    least,
-                    most,
+                    activation_min,
+                    activation_max,
                 )
             for k in range(shape.together, shape.y_channels):
                 source, of_one = elements_from(x, at + k // shape.copies), int8_from(weights, k * taps)
                 total = sum_of_one(source, of_one, rows, columns, before, between, behind, x_row, x_step, zero_point)
                 entry = int32_from(table, k * CONSTANTS)
-                y[k] = clamp(rounding(total + entry[0], entry[1], entry[2], entry[3]), least, most)
+                y[k] = clamp(rounding(total + entry[0], entry[1], entry[2], entry[3]), activation_min, activation_max)
             y = elements_from(y, shape.y_channels)
     return DONE
 
@@ -680,7 +684,11 @@ def bind_each(
     if scaling is None or 0 in (rows.dilation, columns.dilation):
         return None
     names: dict[str, Any] = {"rounding": scaling.rounding, "clamp": scaling.clamp, "table": scaling.table}
-    limits = {"zero_point": layer.zero_point, "least": scaling.least, "most": scaling.most}
+    limits = {
+        "zero_point": layer.zero_point,
+        "activation_min": scaling.activation_min,
+        "activation_max": scaling.activation_max,
+    }
     channels = y.shape[3]
     by_channel = np.ascontiguousarray(layer.weights.reshape(channels, -1), np.int8)
     step = channels
@@ -768,8 +776,8 @@ def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -
     ends = np.arange(1, rows.windows * columns.windows, dtype=np.int64)
     reads = first_places(rows, columns)[ends]
     seen = reads < NEVER
-    least = int((ends[seen] - reads[seen]).max(initial=1 - rows.size * columns.size))
-    return range(least * channels, FAR // channels * channels, channels)
+    first = int((ends[seen] - reads[seen]).max(initial=1 - rows.size * columns.size))
+    return range(first * channels, FAR // channels * channels, channels)
 
 
 def overlap_backwards(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

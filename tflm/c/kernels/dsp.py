@@ -183,7 +183,7 @@ def _sums_of_pairs(step_bytes: int) -> str:
     )
 
 
-def hold_fours(functions: Functions) -> str:
+def fill_fours(functions: Functions) -> str:
     """r0: elements; r1: the window's place in the im2col tile; r2: number of elements / 4, at least 1."""
     return (
         "1:  ldr r3, [r0], #4\n    sxtb16 r12, r3\n    sxtb16 r3, r3, ror #8\n    str r3, [r1, #16]\n"
@@ -191,7 +191,7 @@ def hold_fours(functions: Functions) -> str:
     )
 
 
-def hold_adjacent(functions: Functions) -> str:
+def fill_adjacent(functions: Functions) -> str:
     """r0: elements; r1: im2col tile; r2: step from a window to the next; r3: number of elements / 4."""
     return (
         "    push {r4-r11, lr}\n    add r12, r0, r2\n    add lr, r12, r2\n    add r2, lr, r2\n"
@@ -205,7 +205,7 @@ def hold_adjacent(functions: Functions) -> str:
 # --- FULLY_CONNECTED ---------------------------------------------------------------------------------------------
 
 UPPER = 1 << 24
-"""Factor of the upper of two packed sums: 2^`joint_sums.WORD_UPPER`."""
+"""Factor of the upper of two packed sums: 2^`packed_sums.WORD_UPPER`."""
 
 
 def sum_of_bytes(functions: Functions) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.convolution import Layer, shape_of
-from tflm.c.kernels.held_windows import DEPTH, PAIRS, WINDOWS, Shape, hold_window
+from tflm.c.kernels.im2col import DEPTH, PAIRS, WINDOWS, Shape, fill_window
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import int8_from, int16_from, leading_zeros
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt8s, inlined, kernel, standalone
@@ -110,7 +110,7 @@ def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: in
 
 @standalone
 def pruned_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+    codes: UInt8s, values: Any, row: Int8s, tile: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
     """Multiply four windows of the im2col tile by a row. Return their sums, the position of the next bit, and that of
     the next value."""
@@ -129,52 +129,52 @@ def pruned_windows(
             weight = values[place]
             place += 1
             element = PAIRS * ((k + first) >> 1) + ((k + first) & 1)
-            sum0 += held[element] * weight
-            sum1 += held[element + DEPTH] * weight
-            sum2 += held[element + 2 * DEPTH] * weight
-            sum3 += held[element + 3 * DEPTH] * weight
+            sum0 += tile[element] * weight
+            sum1 += tile[element + DEPTH] * weight
+            sum2 += tile[element + 2 * DEPTH] * weight
+            sum3 += tile[element + 3 * DEPTH] * weight
             bits &= 127 >> first
         k += 8
     return as_int32(sum0), as_int32(sum1), as_int32(sum2), as_int32(sum3), end, place
 
 
 @inlined
-def row_windows(row: Int8s, held: Int16s, count: int) -> tuple[int, int, int, int]:
+def row_windows(row: Int8s, tile: Int16s, count: int) -> tuple[int, int, int, int]:
     """Return the sums of four windows and a decoded row."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
     for _pair in range(count >> 1):
         w0, w1 = row[0], row[1]
-        sum0 += held[0] * w0 + held[1] * w1
-        sum1 += held[DEPTH] * w0 + held[DEPTH + 1] * w1
-        sum2 += held[2 * DEPTH] * w0 + held[2 * DEPTH + 1] * w1
-        sum3 += held[3 * DEPTH] * w0 + held[3 * DEPTH + 1] * w1
+        sum0 += tile[0] * w0 + tile[1] * w1
+        sum1 += tile[DEPTH] * w0 + tile[DEPTH + 1] * w1
+        sum2 += tile[2 * DEPTH] * w0 + tile[2 * DEPTH + 1] * w1
+        sum3 += tile[3 * DEPTH] * w0 + tile[3 * DEPTH + 1] * w1
         row = int8_from(row, 2)
-        held = int16_from(held, PAIRS)
+        tile = int16_from(tile, PAIRS)
     if count & 1:
-        sum0 += held[0] * row[0]
-        sum1 += held[DEPTH] * row[0]
-        sum2 += held[2 * DEPTH] * row[0]
-        sum3 += held[3 * DEPTH] * row[0]
+        sum0 += tile[0] * row[0]
+        sum1 += tile[DEPTH] * row[0]
+        sum2 += tile[2 * DEPTH] * row[0]
+        sum3 += tile[3 * DEPTH] * row[0]
     return as_int32(sum0), as_int32(sum1), as_int32(sum2), as_int32(sum3)
 
 
 @inlined
 def looked_up_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+    codes: UInt8s, values: Any, row: Int8s, tile: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
     """Compute the same as `pruned_windows` from indices into tables."""
     position = look_up_row(codes, values, row, position, place, count, width)
-    sum0, sum1, sum2, sum3 = row_windows(row, held, count)
+    sum0, sum1, sum2, sum3 = row_windows(row, tile, count)
     return sum0, sum1, sum2, sum3, position, place
 
 
 @inlined
 def huffman_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+    codes: UInt8s, values: Any, row: Int8s, tile: Int16s, position: int, place: int, count: int, width: int
 ) -> tuple[int, int, int, int, int, int]:
     """Compute the same as `pruned_windows` from Huffman codes."""
     position = huffman_row(codes, values, row, position, place, count, width)
-    sum0, sum1, sum2, sum3 = row_windows(row, held, count)
+    sum0, sum1, sum2, sum3 = row_windows(row, tile, count)
     return sum0, sum1, sum2, sum3, position, place
 
 
@@ -195,7 +195,7 @@ def convolve_encoded(
     codes: UInt8s,
     values: Elements,
     table: Int32s,
-    held: Int16s,
+    tile: Int16s,
     row: Int8s,
     y: Int8s,
     shape: Shape,
@@ -206,25 +206,36 @@ def convolve_encoded(
     Args:
         row: scratch memory for the weights of one channel; not used for pruned weights.
     """
-    channels, y_step, least, most = shape.channels, shape.y_step, shape.least, shape.most
+    channels, y_step, activation_min, activation_max = (
+        shape.channels,
+        shape.y_step,
+        shape.activation_min,
+        shape.activation_max,
+    )
     window = shape.first
     for _group in range(shape.groups):
         last = min(shape.windows - window, WINDOWS) - 1
         for place in range(last + 1):
-            hold_window(x, held, place, window + place, shape, 0, 0)
+            fill_window(x, tile, place, window + place, shape, 0, 0)
         position, value, entry = rows.position, rows.place, 0
         for channel in range(channels):
             sum0, sum1, sum2, sum3, position, value = sums(
-                codes, values, row, held, position, value, rows.length, rows.width
+                codes, values, row, tile, position, value, rows.length, rows.width
             )
             value += rows.stride
             bias, significand, addend, shift = table[entry], table[entry + 1], table[entry + 2], table[entry + 3]
             first = window * y_step + channel
             # A missing window is stored at the address of the last one, and then overwritten.
-            y[first + last * y_step] = clamp(rounding(sum3 + bias, significand, addend, shift), least, most)
-            y[first + min(2, last) * y_step] = clamp(rounding(sum2 + bias, significand, addend, shift), least, most)
-            y[first + min(1, last) * y_step] = clamp(rounding(sum1 + bias, significand, addend, shift), least, most)
-            y[first] = clamp(rounding(sum0 + bias, significand, addend, shift), least, most)
+            y[first + last * y_step] = clamp(
+                rounding(sum3 + bias, significand, addend, shift), activation_min, activation_max
+            )
+            y[first + min(2, last) * y_step] = clamp(
+                rounding(sum2 + bias, significand, addend, shift), activation_min, activation_max
+            )
+            y[first + min(1, last) * y_step] = clamp(
+                rounding(sum1 + bias, significand, addend, shift), activation_min, activation_max
+            )
+            y[first] = clamp(rounding(sum0 + bias, significand, addend, shift), activation_min, activation_max)
             entry += CONSTANTS
         window += shape.step
     return DONE
@@ -295,8 +306,8 @@ class EncodedVectors(NamedTuple):
     total: int
     x_step: int
     channels: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @kernel
@@ -314,7 +325,7 @@ def multiply_encoded(
     rows: Codes,
 ) -> int:
     """Multiply vectors by the weights of each channel, as `dense.multiply_words` does, one channel at a time."""
-    least, most = vectors.least, vectors.most
+    activation_min, activation_max = vectors.activation_min, vectors.activation_max
     target = 0
     for vector in range(vectors.total):
         position, place, entry = rows.position, rows.place, 0
@@ -322,7 +333,7 @@ def multiply_encoded(
             total, position, place = sums(codes, values, row, x, vector * vectors.x_step, position, place, rows)
             place += rows.stride
             value = rounding(total + table[entry], table[entry + 1], table[entry + 2], table[entry + 3])
-            y[target] = clamp(value, least, most)
+            y[target] = clamp(value, activation_min, activation_max)
             entry += CONSTANTS
             target += 1
     return DONE
@@ -422,7 +433,7 @@ def bind_encoded_windows(
     steps = x.shape[3], y.shape[3]
     shape = shape_of(rows, columns, depth, channels, layer.zero_point, scaling, *steps, in_order=True)
     tables = scaling.table.reshape(groups, channels, CONSTANTS)
-    held = work_array((-(-count // DEPTH) * DEPTH, WINDOWS // 2), np.int32).view(np.int16)
+    tile = work_array((-(-count // DEPTH) * DEPTH, WINDOWS // 2), np.int32).view(np.int16)
     return [
         convolve_encoded.step(
             sums=encoding.name,
@@ -432,7 +443,7 @@ def bind_encoded_windows(
             codes=encoding.codes,
             values=encoding.values,
             table=tables[group],
-            held=held,
+            tile=tile,
             row=encoding.row,
             y=y[batch].reshape(-1)[group * channels :],
             shape=shape,
@@ -469,7 +480,7 @@ def bind_encoded_vectors(
             table=scaling.table,
             row=encoding.row,
             y=y,
-            vectors=EncodedVectors(total, x_step or count, channels, scaling.least, scaling.most),
+            vectors=EncodedVectors(total, x_step or count, channels, scaling.activation_min, scaling.activation_max),
             rows=encoding.rows,
         )
     ]

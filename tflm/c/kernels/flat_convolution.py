@@ -15,8 +15,8 @@ from tflm.c.kernels import convolution, windows_in_place
 from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, part_of
 from tflm.c.kernels.dense import CHANNELS, OFFSET, RUN, bind_vectors, words_of
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
-from tflm.c.kernels.held_windows import WINDOWS
-from tflm.c.kernels.joint_sums import (
+from tflm.c.kernels.im2col import WINDOWS
+from tflm.c.kernels.packed_sums import (
     LARGEST_WORD_SUM,
     OUTER_BYTES,
     WORD_UPPER,
@@ -49,7 +49,7 @@ class FlatImage(NamedTuple):
     Attributes:
         channels: number of output channels.
         zero_point: zero point of the input, which stands for elements outside of the image.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     x_rows: int
@@ -64,8 +64,8 @@ class FlatImage(NamedTuple):
     y_columns: int
     channels: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @standalone
@@ -134,7 +134,7 @@ def multiply_window(
     for each in range(count):
         total = total0 + table[entry]
         value = rounding(total, table[entry + 1], table[entry + 2], table[entry + 3])
-        y[target + each] = clamp(value, image.least, image.most)
+        y[target + each] = clamp(value, image.activation_min, image.activation_max)
         total0, total1, total2 = total1, total2, total3
         entry += CONSTANTS
 
@@ -252,8 +252,8 @@ def _bind_flat(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         y_columns=columns.windows,
         channels=y.shape[3],
         zero_point=layer.zero_point,
-        least=scaling.least,
-        most=scaling.most,
+        activation_min=scaling.activation_min,
+        activation_max=scaling.activation_max,
     )
     weights = words_of(layer.weights.reshape(y.shape[3], -1).astype(np.int64))
     names = {"rounding": scaling.rounding, "clamp": scaling.clamp, "weights": weights, "table": scaling.table}

@@ -21,17 +21,17 @@ EVEN, ODD = ("r4", "r8"), ("r6", "r10")
 """Registers with the sums of two windows, for the first and for the second channel. `vmladava` needs even registers."""
 
 
-def _rounds(sums: str, held: tuple[str, ...], counts: tuple[str, str]) -> str:
+def _rounds(sums: str, tile: tuple[str, ...], counts: tuple[str, str]) -> str:
     """Return code that adds the products of windows and the weights at r1 to sums.
 
     Args:
         sums: names of the registers with sums: for each window, those of the first and the second channel.
-        held: registers that point to windows.
+        tile: registers that point to windows.
         counts: registers with the number of full vectors, and of remaining elements. Both are clobbered; r1 points
             after the weights.
     """
     full, rest = counts
-    pairs = list(zip(held, zip(sums.split()[::2], sums.split()[1::2])))
+    pairs = list(zip(tile, zip(sums.split()[::2], sums.split()[1::2])))
 
     def products(load: str) -> str:
         return "".join(
@@ -96,7 +96,7 @@ IN_PAIRS = "9:  .byte 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15\n"
 """The order of elements in the weights."""
 
 
-def hold_fours(functions: Functions) -> str:
+def fill_fours(functions: Functions) -> str:
     """r0: elements; r1: the window's place in the im2col tile; r2: number of elements / 4."""
     return (
         "    push {r4, lr}\n    adr r3, 9f\n    vldrb.8 q1, [r3]\n    lsls r2, r2, #2\n    wlstp.8 lr, r2, 2f\n"
@@ -105,7 +105,7 @@ def hold_fours(functions: Functions) -> str:
     )
 
 
-def hold_adjacent(functions: Functions) -> str:
+def fill_adjacent(functions: Functions) -> str:
     """r0: elements; r1: im2col tile; r2: step from a window to the next; r3: number of elements / 4.
 
     On the stack: size of a window in the tile."""

@@ -47,7 +47,7 @@ class Pools(NamedTuple):
 
     Attributes:
         start: the result before the first element.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     x_rows: int
@@ -62,8 +62,8 @@ class Pools(NamedTuple):
     y_rows: int
     y_columns: int
     start: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @kernel
@@ -87,7 +87,7 @@ def pool(combination: Combination, result: Result, x: Elements, y: Elements, poo
                     begin = row * x_row + channel
                     for at in range(begin + left * channels, begin + right * channels, channels):
                         total = combination(total, x[at])
-                y[target] = min(max(result(total, count), pools.least), pools.most)
+                y[target] = min(max(result(total, count), pools.activation_min), pools.activation_max)
                 target += 1
     return DONE
 
@@ -117,8 +117,8 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
         y_rows=rows.windows,
         y_columns=columns.windows,
         start=int(op.minimum) if kind == "MAX" else 0,
-        least=int(op.minimum),
-        most=int(op.maximum),
+        activation_min=int(op.minimum),
+        activation_max=int(op.maximum),
     )
     return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
 

@@ -40,7 +40,7 @@ class Division(NamedTuple):
         step1, step2: step from one element to the next: 1, or 0 for an input of one element.
         zero_point1, zero_point2, zero_point: zero points of the inputs and the output.
         significand, shift: the output's multiplier, significand * 2^shift.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     size: int
@@ -51,8 +51,8 @@ class Division(NamedTuple):
     zero_point: int
     significand: int
     shift: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
@@ -75,7 +75,7 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, division: Division) -> int:
         return REFUSED
     for i in range(division.size):
         quotient = truncated_quotient(x1[i * division.step1], x2[i * division.step2])
-        y[i] = clamped(quotient, division.least, division.most)
+        y[i] = clamped(quotient, division.activation_min, division.activation_max)
     return DONE
 
 
@@ -103,7 +103,7 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
         quotient = min(high_product(dividend << headroom, inverse), LARGEST)
         scaled = min(high_product(quotient, division.significand), LARGEST)
         result = divided_by_any_power(scaled, 31 - zeros + headroom - division.shift)
-        y[i] = clamped(result + division.zero_point, division.least, division.most)
+        y[i] = clamped(result + division.zero_point, division.activation_min, division.activation_max)
     return DONE
 
 
@@ -111,7 +111,10 @@ def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Se
     """Bind DIV."""
     op, dtype = node.op_data, node.eval_output(0).elements.dtype
     if isinstance(op, Clamped) and dtype == np.int32:
-        kernel, constants = divide_int32, {**NO_QUANTIZATION, "least": int(op.minimum), "most": int(op.maximum)}
+        kernel, constants = (
+            divide_int32,
+            {**NO_QUANTIZATION, "activation_min": int(op.minimum), "activation_max": int(op.maximum)},
+        )
     elif isinstance(op, Quotient) and dtype == np.int8:
         kernel = divide_int8
         constants = {
@@ -120,8 +123,8 @@ def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Se
             "zero_point": op.output.zero_point,
             "significand": op.significand,
             "shift": op.shift,
-            "least": op.output.minimum,
-            "most": op.output.maximum,
+            "activation_min": op.output.minimum,
+            "activation_max": op.output.maximum,
         }
     else:
         return broadcasts.bind(context, node)
@@ -157,8 +160,8 @@ class Roots(NamedTuple):
     left: int
     right: int
     output_zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
@@ -189,7 +192,7 @@ def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
             root = inverse_root(value)
         result = high_product(wrapped(root << roots.left), roots.significand)
         result = divided_by_any_power(result, roots.right) + roots.output_zero_point
-        y[i] = clamped(result, roots.least, roots.most) if value > 0 else roots.most
+        y[i] = clamped(result, roots.activation_min, roots.activation_max) if value > 0 else roots.activation_max
     return DONE
 
 
@@ -206,7 +209,7 @@ def bind_rsqrt(context: KernelContext, node: Node, part: Part | None = None) -> 
         left=max(shift, 0),
         right=max(-shift, 0),
         output_zero_point=op.output.zero_point,
-        least=op.output.minimum,
-        most=op.output.maximum,
+        activation_min=op.output.minimum,
+        activation_max=op.output.maximum,
     )
     return [rsqrt_int16.step(x=x.reshape(-1), y=y.reshape(-1), roots=roots)]

@@ -47,7 +47,7 @@ class Memory(NamedTuple):
         batches, units, rank: number of batches, of units, and of filters in a unit.
         size: number of values in the state of each filter.
         zero_point: zero point of the state.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     batches: int
@@ -55,8 +55,8 @@ class Memory(NamedTuple):
     rank: int
     size: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @kernel
@@ -80,7 +80,7 @@ def filter_over_time(
         table: bias, significand, addend and shift of each unit.
         state: the values of each filter, the oldest first.
     """
-    older, least, most = memory.size - 1, memory.least, memory.most
+    older, activation_min, activation_max = memory.size - 1, memory.activation_min, memory.activation_max
     value = 0
     at = 0
     target = 0
@@ -100,7 +100,9 @@ def filter_over_time(
                 at += 1
                 weight += 1
                 value += 1
-            y[target] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
+            y[target] = clamp(
+                rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+            )
             target += 1
             row += CONSTANTS
     return DONE
@@ -137,9 +139,9 @@ class Cells(NamedTuple):
         batches, units: number of batches and of units.
         forget_significand ... output_shift: multipliers from products of gates and states to the scales of the cell and
             of the hidden state, as in the table of `requantization`.
-        least, most: limits of the cell.
+        cell_min, cell_max: limits of the cell.
         factor, half, right: convert the cell to steps of 1 / 12288.
-        hidden_least, hidden_most: limits of the hidden state.
+        hidden_min, hidden_max: limits of the hidden state.
     """
 
     batches: int
@@ -153,13 +155,13 @@ class Cells(NamedTuple):
     output_significand: int
     output_addend: int
     output_shift: int
-    least: int
-    most: int
+    cell_min: int
+    cell_max: int
     factor: int
     half: int
     right: int
-    hidden_least: int
-    hidden_most: int
+    hidden_min: int
+    hidden_max: int
 
 
 @inlined
@@ -200,7 +202,13 @@ def lstm_step(
     """Compute one step from the gates' products with the input and the hidden state; see
     `recurrent.lstm_step_integers`."""
     units, state, place = cells.units, 0, 0
-    least, most, factor, half, right = cells.least, cells.most, cells.factor, cells.half, cells.right
+    cell_min, cell_max, factor, half, right = (
+        cells.cell_min,
+        cells.cell_max,
+        cells.factor,
+        cells.half,
+        cells.right,
+    )
     for _batch in range(cells.batches):
         for _unit in range(units):
             update = sigmoid_of_steps(3 * gate(from_input, from_hidden, place), table)
@@ -209,11 +217,11 @@ def lstm_step(
             change = cell_gate(gate(from_input, from_hidden, place + 3 * units), table)
             kept = rounding(cell[state] * forget, cells.forget_significand, cells.forget_addend, cells.forget_shift)
             added = rounding(update * change, cells.update_significand, cells.update_addend, cells.update_shift)
-            total = min(max(saturation(kept) + saturation(added), least), most)
+            total = min(max(saturation(kept) + saturation(added), cell_min), cell_max)
             cell[state] = total
             product = tanh_of_steps(as_int32(total * factor + half) >> right, table) * shown
             value = output_rounding(product, cells.output_significand, cells.output_addend, cells.output_shift)
-            hidden[state] = clamp(value, cells.hidden_least, cells.hidden_most)
+            hidden[state] = clamp(value, cells.hidden_min, cells.hidden_max)
             state += 1
             place += 1
         place += 3 * units
@@ -258,13 +266,13 @@ def bind_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step | Non
         **_constants_of("forget", forget),
         **_constants_of("update", update),
         **_constants_of("output", output),
-        least=max(INT16_MIN, -op.cell_clip),
-        most=min(INT16_MAX, op.cell_clip),
+        cell_min=max(INT16_MIN, -op.cell_clip),
+        cell_max=min(INT16_MAX, op.cell_clip),
         factor=functions["cell_factor"],
         half=functions["cell_half"],
         right=functions["cell_shift"],
-        hidden_least=output.least,
-        hidden_most=output.most,
+        hidden_min=output.activation_min,
+        hidden_max=output.activation_max,
     )
     return lstm_step.step(
         cell_gate=functions["cell_gate"],
@@ -296,10 +304,10 @@ def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = N
     t, units = LstmTensors.of(node), node.eval_output(0).elements.shape[-1]
     size = -(-units // PARTS)
     parts = [slice(first, min(first + size, units)) for first in range(0, units, size)]
-    held = [work_array((1, 4 * size), np.float32 if t.x.dtype == np.float32 else np.int16) for _ in range(2)]
+    tile = [work_array((1, 4 * size), np.float32 if t.x.dtype == np.float32 else np.int16) for _ in range(2)]
     batches = range(t.y.shape[1])
     with without_tiles():
-        bound = [[_bind_units(t, node.op_data, batch, of_part, held) for of_part in parts] for batch in batches]
+        bound = [[_bind_units(t, node.op_data, batch, of_part, tile) for of_part in parts] for batch in batches]
     places = [(i, batch) for i in range(len(t.y)) for batch in batches]
     if not node.options(UnidirectionalSequenceLSTMOptions).time_major:
         places.sort(key=lambda place: place[1])
@@ -315,12 +323,12 @@ def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = N
 
 
 def _bind_units(
-    t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, batch: int, units: slice, held: Sequence[npt.NDArray[Any]]
+    t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, batch: int, units: slice, tile: Sequence[npt.NDArray[Any]]
 ) -> list[Step] | None:
     """Return the first step of a group of units of a batch. It sets only this group's output.
 
     Args:
-        held: scratch memory for the products with the weights of all gates: of the input, and of the hidden state.
+        tile: scratch memory for the products with the weights of all gates: of the input, and of the hidden state.
     """
     rows = slice(batch, batch + 1)
     of_units = replace(
@@ -337,7 +345,7 @@ def _bind_units(
             input_multiplier=_of_units(op.input_multiplier, t.y.shape[2], units),
             recurrent_multiplier=_of_units(op.recurrent_multiplier, t.y.shape[2], units),
         )
-    gates = [each[:, : 4 * (units.stop - units.start)] for each in held]
+    gates = [each[:, : 4 * (units.stop - units.start)] for each in tile]
     products = recurrent.gate_products(matrix, of_units, op, t.x[0, rows], *gates)
     if products is None:
         return None
@@ -403,7 +411,9 @@ def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> S
     scaling = requantizer(op.to_output.multiplier, op.to_output.stage, bias, limits, t.y.dtype)
     if find is None or scaling is None or not stage.minimum <= op.state_zero_point <= stage.maximum:
         return None
-    memory = Memory(batches, units, filters // units, size, op.state_zero_point, scaling.least, scaling.most)
+    memory = Memory(
+        batches, units, filters // units, size, op.state_zero_point, scaling.activation_min, scaling.activation_max
+    )
     remember = filter_over_time.step(
         rounding=scaling.rounding,
         clamp=scaling.clamp,

@@ -139,27 +139,27 @@ Rounding = Annotated[Callable[..., Any], ROUNDINGS]
 
 
 @inlined
-def saturated_int8(value: int, least: int, most: int) -> int:
+def saturated_int8(value: int, activation_min: int, activation_max: int) -> int:
     """Convert a value that is 128 too large to int8, with saturation."""
     return min(max(value, 0), 255) - 128
 
 
 @inlined
-def saturated_int16(value: int, least: int, most: int) -> int:
+def saturated_int16(value: int, activation_min: int, activation_max: int) -> int:
     """Convert a value that is 2^15 too large to int16, with saturation."""
     return min(max(value, 0), 65535) - 32768
 
 
 @inlined
-def clipped(value: int, least: int, most: int) -> int:
+def clipped(value: int, activation_min: int, activation_max: int) -> int:
     """Convert a value to int8, with saturation."""
     return min(max(value + 128, 0), 255) - 128
 
 
 @inlined
-def limited(value: int, least: int, most: int) -> int:
+def limited(value: int, activation_min: int, activation_max: int) -> int:
     """Clamp a value to a range."""
-    return min(max(value, least), most)
+    return min(max(value, activation_min), activation_max)
 
 
 CLAMPS: dict[str, Callable[..., Any]] = {
@@ -180,14 +180,14 @@ class Requantizer:
     Attributes:
         rounding, clamp: names of functions.
         table: int32, `CONSTANTS` for each channel.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     rounding: str
     clamp: str
     table: npt.NDArray[np.int32]
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 class Rounded(NamedTuple):

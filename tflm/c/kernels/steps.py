@@ -74,15 +74,15 @@ class Channel(NamedTuple):
 
     Attributes:
         significand, exponent: the channel's multiplier, with the significand in Q0.31.
-        zero_point, least, most: zero point and limits of the output.
+        zero_point, activation_min, activation_max: zero point and limits of the output.
         low, high: range of sums, inclusive.
     """
 
     significand: int
     exponent: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
     low: int
     high: int
 
@@ -92,16 +92,19 @@ class Channel(NamedTuple):
         right, left = max(-self.exponent, 0), max(self.exponent, 0)
         if right > 31 or left > 30 or self._largest(0) << left > LARGEST:
             return None
-        outputs = np.arange(self.least + 1, self.most + 1, dtype=np.int64)
+        outputs = np.arange(self.activation_min + 1, self.activation_max + 1, dtype=np.int64)
         # Halves of negative numbers are rounded down.
         is_below = (outputs <= self.zero_point) & (right > 0)
         products = ((outputs - self.zero_point) << right) - (1 << right >> 1) + is_below
         products = np.clip(products, -1 << 31, 1 << 31)  # sums do not grow
         first = -(((1 << 30) - (products << 31)) // (max(self.significand, 1) << left))
         inner = (first > self.low) & (first <= self.high)
-        low, high = (self.least + int(np.count_nonzero(first <= edge)) for edge in (self.low, self.high))
+        low, high = (self.activation_min + int(np.count_nonzero(first <= edge)) for edge in (self.low, self.high))
         sums, values = first[inner].tolist(), outputs[inner].tolist()
-        begin, end = [(self.low, low)] * (low > self.least), [(self.high, high + 1)] * (high < self.most)
+        begin, end = (
+            [(self.low, low)] * (low > self.activation_min),
+            [(self.high, high + 1)] * (high < self.activation_max),
+        )
         points = [*begin, *zip(sums, values), *((each - 1, value) for each, value in zip(sums, values)), *end]
         table = np.array(points, np.int64).reshape(-1, 2)
         return Points(table[:, 0], table[:, 1], len(begin) + len(sums))
@@ -137,7 +140,7 @@ class Channel(NamedTuple):
         if (
             points is None
             or self._largest(NEAR) >= 1 << (31 - FRACTION)
-            or not self.least <= self.zero_point <= self.most
+            or not self.activation_min <= self.zero_point <= self.activation_max
         ):
             return None
         is_below = points.sums < 0

@@ -38,7 +38,7 @@ BOTH_LOOPS = f"{_short_loop(2, FIRST_WEIGHTS)}    b 4f\n    nop\n{_short_loop(3,
 """The loops begin at labels 2 and 3, and end at label 4."""
 
 
-def joint_sums_short(functions: Functions) -> str:
+def packed_sums_short(functions: Functions) -> str:
     """r0: results; r1: words; r2: weights; r3: twice the rounds, plus the index of the channel."""
     return (
         "    .syntax unified\n    push {r0, r4-r7, lr}\n    mov r4, r8\n    push {r4}\n"
@@ -99,8 +99,8 @@ def multiply_four(functions: Functions) -> str | None:
     )
 
 
-def joint_sums_long(functions: Functions) -> str:
-    """The same as `joint_sums_short`, with sums of 64 bits."""
+def packed_sums_long(functions: Functions) -> str:
+    """The same as `packed_sums_short`, with sums of 64 bits."""
     return (
         "    .syntax unified\n    push {r4-r11, lr}\n    and r4, r3, #1\n    add r2, r2, r4\n    lsr r3, r3, #1\n"
         f"    rsb r12, r3, #0\n    and r12, r12, #3\n    mov lr, #{LONG_BYTES}\n    adr.w r4, 2f\n"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tflm.c.kernels import dsp
-from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
+from tflm.c.kernels.im2col import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import int8_from, int16_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
@@ -15,7 +15,7 @@ NARROW_INTEGERS = True
 
 
 @inlined
-def gather_beside(x: Int16s, held: Int16s, place: int, window: int, shape: Any) -> None:
+def fill_interleaved(x: Int16s, tile: Int16s, place: int, window: int, shape: Any) -> None:
     """Copy the elements of a window to the tile, interleaved with those of the other three windows.
 
     Args:
@@ -31,40 +31,40 @@ def gather_beside(x: Int16s, held: Int16s, place: int, window: int, shape: Any) 
     for _i in range(shape.row_taps):
         has_row = top >= 0 and top < shape.x_rows
         if inside and has_row:
-            copy_beside(x, held, target, (top * shape.x_columns + left) * shape.depth, columns * shape.depth)
+            copy_interleaved(x, tile, target, (top * shape.x_columns + left) * shape.depth, columns * shape.depth)
             target += WINDOWS * columns * shape.depth
         else:
             column = left
             for _j in range(shape.column_taps):
                 if has_row and column >= 0 and column < shape.x_columns:
-                    copy_beside(x, held, target, (top * shape.x_columns + column) * shape.x_step, shape.depth)
+                    copy_interleaved(x, tile, target, (top * shape.x_columns + column) * shape.x_step, shape.depth)
                 else:
                     for k in range(shape.depth):
-                        held[target + WINDOWS * k] = 0
+                        tile[target + WINDOWS * k] = 0
                 target += WINDOWS * shape.depth
                 column += shape.column_dilation
         top += shape.row_dilation
 
 
 @inlined
-def copy_beside(x: Int16s, held: Int16s, target: int, at: int, count: int) -> None:
+def copy_interleaved(x: Int16s, tile: Int16s, target: int, at: int, count: int) -> None:
     """Copy elements from a position in the image."""
     source = int16_from(x, at)
-    held = int16_from(held, target)
+    tile = int16_from(tile, target)
     for _k in range(count // 4):
         for k in unrolled(4):
-            held[WINDOWS * k] = source[k]
+            tile[WINDOWS * k] = source[k]
         source = int16_from(source, 4)
-        held = int16_from(held, 4 * WINDOWS)
+        tile = int16_from(tile, 4 * WINDOWS)
     for k in range(count % 4):
-        held[WINDOWS * k] = source[k]
+        tile[WINDOWS * k] = source[k]
 
 
 @standalone
-def multiply_beside(
+def multiply_interleaved(
     rounding: Any,
     clamp: Any,
-    held: Int16s,
+    tile: Int16s,
     weights: Int8s,
     table: Int32s,
     y: Int16s,
@@ -74,8 +74,8 @@ def multiply_beside(
     fourth: int,
     products: int,
     channels: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of four windows; arguments as in `multiply_pairs`.
 
@@ -86,7 +86,7 @@ def multiply_beside(
     for channel in range(0, channels, CHANNELS):
         sum00, sum01, sum02, sum03 = 0, 0, 0, 0
         sum10, sum11, sum12, sum13 = 0, 0, 0, 0
-        x = int16_from(held, 0)
+        x = int16_from(tile, 0)
         for _round in range(rounds):
             for k in unrolled(0, WIDE_DEPTH, 2):
                 w0, w1 = weights[CHANNELS * k], weights[CHANNELS * k + 1]
@@ -111,15 +111,15 @@ def multiply_beside(
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)
         bias, significand, addend, shift = table[row + 4], table[row + 5], table[row + 6], table[row + 7]
-        y[fourth + other] = clamp(rounding(sum13 + bias, significand, addend, shift), least, most)
-        y[third + other] = clamp(rounding(sum12 + bias, significand, addend, shift), least, most)
-        y[second + other] = clamp(rounding(sum11 + bias, significand, addend, shift), least, most)
-        y[first + other] = clamp(rounding(sum10 + bias, significand, addend, shift), least, most)
+        y[fourth + other] = clamp(rounding(sum13 + bias, significand, addend, shift), activation_min, activation_max)
+        y[third + other] = clamp(rounding(sum12 + bias, significand, addend, shift), activation_min, activation_max)
+        y[second + other] = clamp(rounding(sum11 + bias, significand, addend, shift), activation_min, activation_max)
+        y[first + other] = clamp(rounding(sum10 + bias, significand, addend, shift), activation_min, activation_max)
         bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        y[fourth + channel] = clamp(rounding(sum03 + bias, significand, addend, shift), least, most)
-        y[third + channel] = clamp(rounding(sum02 + bias, significand, addend, shift), least, most)
-        y[second + channel] = clamp(rounding(sum01 + bias, significand, addend, shift), least, most)
-        y[first + channel] = clamp(rounding(sum00 + bias, significand, addend, shift), least, most)
+        y[fourth + channel] = clamp(rounding(sum03 + bias, significand, addend, shift), activation_min, activation_max)
+        y[third + channel] = clamp(rounding(sum02 + bias, significand, addend, shift), activation_min, activation_max)
+        y[second + channel] = clamp(rounding(sum01 + bias, significand, addend, shift), activation_min, activation_max)
+        y[first + channel] = clamp(rounding(sum00 + bias, significand, addend, shift), activation_min, activation_max)
         row += CHANNELS * CONSTANTS
 
 
@@ -127,22 +127,22 @@ def multiply_beside(
 def multiply_one(
     rounding: Any,
     clamp: Any,
-    held: Int16s,
+    tile: Int16s,
     weights: Int8s,
     table: Int32s,
     y: Int16s,
     first: int,
     products: int,
     channels: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of one of four windows; arguments as in `multiply_pairs`."""
     row = 0
     rounds = products // WIDE_DEPTH
     for channel in range(0, channels, CHANNELS):
         sum0, sum1 = 0, 0
-        x = int16_from(held, 0)
+        x = int16_from(tile, 0)
         for _round in range(rounds):
             for k in unrolled(WIDE_DEPTH):
                 sum0 += x[WINDOWS * k] * weights[CHANNELS * k]
@@ -151,30 +151,42 @@ def multiply_one(
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)
         total = sum1 + table[row + 4]
-        y[first + other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
+        y[first + other] = clamp(
+            rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
+        )
         total = sum0 + table[row]
-        y[first + channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
+        y[first + channel] = clamp(
+            rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+        )
         row += CHANNELS * CONSTANTS
 
 
 @kernel
 def convolve_int16(
-    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, held: Int16s, y: Int16s, shape: Shape
+    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, tile: Int16s, y: Int16s, shape: Shape
 ) -> int:
     """Multiply windows of a 16-bit image by weights, with 32-bit sums; arguments as in `convolve_int8`."""
-    products, channels, y_step, least, most = shape.products, shape.channels, shape.y_step, shape.least, shape.most
+    products, channels, y_step, activation_min, activation_max = (
+        shape.products,
+        shape.channels,
+        shape.y_step,
+        shape.activation_min,
+        shape.activation_max,
+    )
     window = shape.first
     for k in range(WINDOWS * (products - WIDE_DEPTH), WINDOWS * products):
-        held[k] = 0
+        tile[k] = 0
     for _group in range(shape.groups):
         end = min(shape.windows - window, WINDOWS) - 1
         for place in range(end + 1):
-            gather_beside(x, held, place, window + place, shape)
+            fill_interleaved(x, tile, place, window + place, shape)
         first = window * y_step
         if end < 2:
             for place in range(end + 1):
-                one = int16_from(held, place)
-                multiply_one(rounding, clamp, one, weights, table, y, first, products, channels, least, most)
+                one = int16_from(tile, place)
+                multiply_one(
+                    rounding, clamp, one, weights, table, y, first, products, channels, activation_min, activation_max
+                )
                 first += y_step
             window += shape.step
             continue
@@ -182,8 +194,21 @@ def convolve_int16(
         second = min(first + y_step, last)
         third = min(second + y_step, last)
         fourth = min(third + y_step, last)
-        multiply_beside(
-            rounding, clamp, held, weights, table, y, first, second, third, fourth, products, channels, least, most
+        multiply_interleaved(
+            rounding,
+            clamp,
+            tile,
+            weights,
+            table,
+            y,
+            first,
+            second,
+            third,
+            fourth,
+            products,
+            channels,
+            activation_min,
+            activation_max,
         )
         window += shape.step
     return DONE
@@ -195,14 +220,14 @@ class WideVectors(NamedTuple):
     Attributes:
         total, depth: number of vectors, and of their elements.
         channels: number of output channels.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     total: int
     depth: int
     channels: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 @assembled({dsp.CONDITION: dsp.sums_of_vector})
@@ -231,7 +256,12 @@ def multiply_wide(
             number of elements.
         table: bias, significand, addend and shift of each channel.
     """
-    depth, channels, least, most = vectors.depth, vectors.channels, vectors.least, vectors.most
+    depth, channels, activation_min, activation_max = (
+        vectors.depth,
+        vectors.channels,
+        vectors.activation_min,
+        vectors.activation_max,
+    )
     rounds, last = depth // DEPTH, depth - 1
     for _vector in range(vectors.total):
         row = 0
@@ -245,9 +275,13 @@ def multiply_wide(
                 of_pair = int8_from(of_pair, DEPTH * CHANNELS)
             other = min(channel + 1, channels - 1)
             total = sum1 + table[row + 4]
-            y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
+            y[other] = clamp(
+                rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
+            )
             total = sum0 + table[row]
-            y[channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
+            y[channel] = clamp(
+                rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+            )
             row += CHANNELS * CONSTANTS
         x = int16_from(x, depth)
         y = int16_from(y, channels)

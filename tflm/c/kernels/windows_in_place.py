@@ -14,9 +14,9 @@ import numpy.typing as npt
 from tflm.c.kernels.convolution import Layer, layer_of, packed_weights
 from tflm.c.kernels.dense import OFFSET, RUN, paired_words, sum_of_bytes, sums_of_run
 from tflm.c.kernels.encoded import is_encoded
-from tflm.c.kernels.held_windows import CHANNELS as PAIR
-from tflm.c.kernels.held_windows import DEPTH, both_of
-from tflm.c.kernels.joint_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, upper_sum
+from tflm.c.kernels.im2col import CHANNELS as PAIR
+from tflm.c.kernels.im2col import DEPTH, both_of
+from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, upper_sum
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.c.kernels.wide_windows import sums_of_vector
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
         runs, run_columns: number of runs of adjacent elements in a row of a window, a dilation apart, and number of
             columns in each.
         limit: maximum number of 8-bit elements whose products are added at a time.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     x_rows: int
@@ -79,8 +79,8 @@ class Shape(NamedTuple):
     runs: int
     run_columns: int
     limit: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 LONG = 16
@@ -136,7 +136,7 @@ def convolve_runs(
         weights: for each four channels, the weights of one run after the other, packed by `paired_words`.
         table: bias, significand, addend and shift of each channel, padded to a multiple of four channels.
     """
-    least, most, last = shape.least, shape.most, shape.channels - 1
+    activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
     for window in range(shape.y_rows * shape.y_columns):
         i, j = window // shape.y_columns, window % shape.y_columns
         top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
@@ -169,10 +169,16 @@ def convolve_runs(
                             sum3 += upper_sum(sums03, WORD_UPPER)
                             words = int32_from(words, count)
             # Missing channels are stored at the address of the last one, and then overwritten.
-            outputs[min(channel + 3, last)] = clamp(rounding(sum3, entry[13], entry[14], entry[15]), least, most)
-            outputs[min(channel + 2, last)] = clamp(rounding(sum2, entry[9], entry[10], entry[11]), least, most)
-            outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
-            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            outputs[min(channel + 3, last)] = clamp(
+                rounding(sum3, entry[13], entry[14], entry[15]), activation_min, activation_max
+            )
+            outputs[min(channel + 2, last)] = clamp(
+                rounding(sum2, entry[9], entry[10], entry[11]), activation_min, activation_max
+            )
+            outputs[min(channel + 1, last)] = clamp(
+                rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
+            )
+            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
             entry = int32_from(entry, CHANNELS * CONSTANTS)
     return DONE
 
@@ -188,7 +194,7 @@ def convolve_wide_runs(
             elements.
         table: as in `convolve_runs`.
     """
-    least, most, last = shape.least, shape.most, shape.channels - 1
+    activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
     length = shape.run_columns * shape.depth
     for window in range(shape.y_rows * shape.y_columns):
         i, j = window // shape.y_columns, window % shape.y_columns
@@ -210,8 +216,10 @@ def convolve_wide_runs(
                             more1 += seen[inside - 1] * first[PAIR * (inside - 1) + 1]
                         sum0, sum1 = sum0 + more0, sum1 + more1
                     of_pair = int8_from(of_pair, PAIR * (length + (length & 1)))
-            outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), least, most)
-            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), least, most)
+            outputs[min(channel + 1, last)] = clamp(
+                rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
+            )
+            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
             entry = int32_from(entry, PAIR * CONSTANTS)
     return DONE
 
@@ -269,8 +277,8 @@ def bind_layer(
         runs=runs,
         run_columns=run_columns,
         limit=run_columns * depth if largest < LARGEST_WORD_SUM >> 7 else RUN,
-        least=scaling.least,
-        most=scaling.most,
+        activation_min=scaling.activation_min,
+        activation_max=scaling.activation_max,
     )
     first = places[0].first * y[0, 0].size + places[1].first * y.shape[3]
     return [

@@ -27,12 +27,12 @@ def is_not_zero(x: Elements, y: UInt8s, count: int) -> int:
 
 
 @kernel
-def truncate(x: Float32s, y: Elements, least: float, most: float, count: int) -> int:
+def truncate(x: Float32s, y: Elements, lowest: float, highest: float, count: int) -> int:
     """Floats truncated towards zero, saturated; NaN becomes 0."""
     for i in range(count):
         value = as_float64(x[i])
-        value = least if value < least else value
-        value = most if value > most else value
+        value = lowest if value < lowest else value
+        value = highest if value > highest else value
         y[i] = as_int64(value if value == value else 0.0)
     return DONE
 
@@ -46,7 +46,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         return [is_not_zero.step(x=x, y=y, count=y.size)]
     if x.dtype == np.float32:
         limits = np.iinfo(y.dtype)
-        return [truncate.step(x=x, y=y, least=float(limits.min), most=float(limits.max), count=y.size)]
+        return [truncate.step(x=x, y=y, lowest=float(limits.min), highest=float(limits.max), count=y.size)]
     return [convert.step(x=x, y=y, count=y.size)]
 
 

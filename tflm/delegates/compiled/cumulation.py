@@ -61,8 +61,8 @@ def add_up_int8(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """The same of int8, requantized. As in the reference, the zero point is taken off once more than there are terms.
 
@@ -80,7 +80,9 @@ def add_up_int8(
                 before = total
                 total = as_int32(total + x[place] - input_zero_point)
                 terms = wrapped((before if is_exclusive else total) << TERM_SHIFT)
-                y[place] = clamped(wrapped(scaled(terms, significand, left, right) + zero_point), least, most)
+                y[place] = clamped(
+                    wrapped(scaled(terms, significand, left, right) + zero_point), activation_min, activation_max
+                )
     return DONE
 
 

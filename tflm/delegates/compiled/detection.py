@@ -86,10 +86,10 @@ def suppress(boxes: Any, left: Any, best: int, count: int, largest_overlap: Any)
 
 
 @inlined
-def leave(scores: Any, left: Any, count: int, step: int, least_score: Any) -> None:
+def leave(scores: Any, left: Any, count: int, step: int, min_score: Any) -> None:
     """Leave the boxes that reach the least score."""
     for i in range(count):
-        left[i] = scores[i * step] >= least_score
+        left[i] = scores[i * step] >= min_score
 
 
 @kernel
@@ -107,7 +107,7 @@ def select_boxes(
     step: int,
     classes: int,
     classes_of_box: int,
-    most: int,
+    max_detections: int,
     room: int,
 ) -> int:
     """Boxes by their highest scores, and the best classes of each. As in TFLM, these have gaps between them.
@@ -115,7 +115,7 @@ def select_boxes(
     Args:
         scores: of all classes of a box, `step` elements after those of the last.
         thresholds: the least score, and the largest overlap.
-        most: boxes at most.
+        max_detections: boxes at most.
         room: detections that the outputs have room for.
     """
     for i in range(count):
@@ -126,7 +126,7 @@ def select_boxes(
                 largest[i] = score
     leave(largest, left, count, 1, thresholds[0])
     found = 0
-    for _ in range(most):
+    for _ in range(max_detections):
         best = best_of(largest, left, count, 1)
         if best == NOTHING:
             break
@@ -167,8 +167,8 @@ def select_boxes_of_classes(
     count: int,
     step: int,
     classes: int,
-    most_of_class: int,
-    most: int,
+    max_of_class: int,
+    max_detections: int,
     room: int,
 ) -> int:
     """The best boxes of all classes, after each class has suppressed boxes of its own; arguments as above."""
@@ -176,7 +176,7 @@ def select_boxes_of_classes(
     for k in range(classes):
         of_class = float32_from(scores, k)
         leave(of_class, left, count, step, thresholds[0])
-        for _ in range(most_of_class):
+        for _ in range(max_of_class):
             best = best_of(of_class, left, count, step)
             if best == NOTHING:
                 break
@@ -186,8 +186,8 @@ def select_boxes_of_classes(
                 if scores[found_boxes[place - 1] * step + found_classes[place - 1]] >= of_class[best * step]:
                     break
                 place -= 1
-            if place < most:
-                found = min(found + 1, most)
+            if place < max_detections:
+                found = min(found + 1, max_detections)
                 for i in range(found - 1, place, -1):
                     found_boxes[i], found_classes[i] = found_boxes[i - 1], found_classes[i - 1]
                 found_boxes[place], found_classes[place] = best, k
@@ -221,13 +221,13 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         "count": count,
         "step": predictions.shape[2],
         "classes": classes,
-        "most": parameters.max_detections,
+        "max_detections": parameters.max_detections,
         "room": min(outputs[0].size // BOX, outputs[1].size, outputs[2].size),
     }
     if parameters.use_regular_nms:
         found = {name: work_array(parameters.max_detections, np.int32) for name in ("found_boxes", "found_classes")}
-        most_of_class = min(parameters.detections_per_class, count)
-        select = select_boxes_of_classes.step(**arrays, **found, most_of_class=most_of_class)
+        max_of_class = min(parameters.detections_per_class, count)
+        select = select_boxes_of_classes.step(**arrays, **found, max_of_class=max_of_class)
     else:
         largest = work_array(count, np.float32)
         classes_of_box = min(parameters.max_classes_per_detection, classes)

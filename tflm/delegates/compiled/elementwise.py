@@ -105,11 +105,11 @@ def each(function: Function, x1: Elements, x2: Elements, y: Elements, count: int
 @kernel
 def each_within(function: Function, x1: Elements, x2: Elements, y: Elements, limits: Elements, count: int) -> int:
     """Set y to the function of x1 and x2, within limits; integers wrap first, and what is not a number stays so."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     for i in range(count):
         y[i] = function(x1[i], x2[i])
-        value = least if y[i] < least else y[i]
-        y[i] = most if value > most else value
+        value = activation_min if y[i] < activation_min else y[i]
+        y[i] = activation_max if value > activation_max else value
     return DONE
 
 
@@ -121,9 +121,9 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) 
         zeros += x2[i] == 0
     if zeros:
         return REFUSED
-    least, most = as_float64(limits[0]), as_float64(limits[1])
+    activation_min, activation_max = as_float64(limits[0]), as_float64(limits[1])
     for i in range(count):
-        y[i] = as_int64(clamped(as_float64(x1[i]) / as_float64(x2[i]), least, most))
+        y[i] = as_int64(clamped(as_float64(x1[i]) / as_float64(x2[i]), activation_min, activation_max))
     return DONE
 
 
@@ -173,8 +173,8 @@ def sum_int8(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """Set y to the sum of what inputs add, given by their addresses; it begins with what a stored zero adds.
 
@@ -185,7 +185,7 @@ def sum_int8(
         total = addends[0]
         for k in range(input_count):
             total += addends[uint8_at(inputs[k])[i]]
-        y[i] = clamped(scaled(wrapped(total), significand, left, right) + zero_point, least, most)
+        y[i] = clamped(scaled(wrapped(total), significand, left, right) + zero_point, activation_min, activation_max)
     return DONE
 
 
@@ -207,12 +207,12 @@ def requantize_sums(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """Set y to sums at its scale."""
     for i in range(count):
-        y[i] = clamped(scaled(sums[i], significand, left, right) + zero_point, least, most)
+        y[i] = clamped(scaled(sums[i], significand, left, right) + zero_point, activation_min, activation_max)
     return DONE
 
 
@@ -244,15 +244,15 @@ def combine_addends(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """The function of two addends."""
     for i in range(count):
         addend1 = scaled((x1[i] - zero_point1) << left_shift, significand1, left1, right1)
         addend2 = scaled((x2[i] - zero_point2) << left_shift, significand2, left2, right2)
         result = scaled(function(addend1, addend2), significand, left, right)
-        y[i] = clamped(result + zero_point, least, most)
+        y[i] = clamped(result + zero_point, activation_min, activation_max)
     return DONE
 
 
@@ -268,13 +268,13 @@ def multiply_quantized(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """Product."""
     for i in range(count):
         product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), significand, left, right)
-        y[i] = clamped(wrapped(product + zero_point), least, most)
+        y[i] = clamped(wrapped(product + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -293,15 +293,15 @@ def prelu_quantized(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """What is negative times x2, by one multiplier; the rest by another."""
     for i in range(count):
         value = x1[i] - zero_point1
         product = scaled(value * (x2[i] - zero_point2), significand1, left1, right1)
         identity = scaled(value, significand, left, right)
-        y[i] = clamped(wrapped((product if value < 0 else identity) + zero_point), least, most)
+        y[i] = clamped(wrapped((product if value < 0 else identity) + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -425,13 +425,13 @@ class _PlaneOfSum(NamedTuple):
 
     plane: Plane
     swaps: bool
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
     def step(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
         """The step that sets y."""
         first, second = (x2, x1) if self.swaps else (x1, x2)
-        limits = {"least": self.least, "most": self.most}
+        limits = {"activation_min": self.activation_min, "activation_max": self.activation_max}
         return sum_on_plane.step(x1=first, x2=second, y=y, count=y.size, **self.plane._asdict(), **limits)
 
 
@@ -532,7 +532,7 @@ def requantization(output: Requantization) -> dict[str, int]:
 
 def output_stage(stage: OutputStage) -> dict[str, int]:
     """The arguments of a kernel that say how its results are clamped."""
-    return {"zero_point": stage.zero_point, "least": stage.minimum, "most": stage.maximum}
+    return {"zero_point": stage.zero_point, "activation_min": stage.minimum, "activation_max": stage.maximum}
 
 
 BINDINGS = dict.fromkeys(FAMILIES["elementwise"], _bind)

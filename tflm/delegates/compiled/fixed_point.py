@@ -63,9 +63,9 @@ def one_over_one_plus(a: int) -> int:
 
 
 @inlined
-def clamped(value: int, least: int, most: int) -> int:
+def clamped(value: int, lowest: int, highest: int) -> int:
     """The nearest value of a range."""
-    return min(max(value, least), most)
+    return min(max(value, lowest), highest)
 
 
 def parts(multiplier: QuantizedMultiplier) -> tuple[int, int, int]:

@@ -62,15 +62,15 @@ class Multipliers(NamedTuple):
 
     Attributes:
         factor, addend, sign, shift: one for each channel.
-        least, most: of the accumulators, both within 32 bits, as they are times 2 to the left shift in the factor.
+        lowest, highest: of the accumulators, both within 32 bits, as they are times 2 to the left shift in the factor.
     """
 
     factor: Integers
     addend: Integers
     sign: Integers
     shift: Integers
-    least: Integers
-    most: Integers
+    lowest: Integers
+    highest: Integers
 
     def of(self, channels: Truths) -> Multipliers:
         """The same for some of the channels."""
@@ -102,16 +102,16 @@ class Lines(NamedTuple):
 
 def lines_of(multipliers: Multipliers, stage: OutputStage, *, rounds_away: bool) -> Lines | None:
     """The lines of channels with outputs of 8 bits; None if there is one whose line can't be shown to be exact."""
-    least, most = (multipliers.outputs(end, stage) for end in (multipliers.least, multipliers.most))
-    is_step = most - least <= 1
-    reached = least[~is_step] - stage.zero_point, most[~is_step] - stage.zero_point
+    lowest, highest = (multipliers.outputs(end, stage) for end in (multipliers.lowest, multipliers.highest))
+    is_step = highest - lowest <= 1
+    reached = lowest[~is_step] - stage.zero_point, highest[~is_step] - stage.zero_point
     lines = _slopes(multipliers.of(~is_step), reached, stage, rounds_away)
     if lines is None:
         return None
     rows, starts = np.zeros((len(lines.rows), len(is_step)), np.float32), np.zeros(len(is_step), np.int64)
     rows[:, ~is_step], starts[~is_step] = lines.rows, lines.starts
-    rows[0, is_step], rows[1 if lines.are_short else 2, is_step] = SLOPE_OF_STEP, most[is_step]
-    starts[is_step] = -_first_with(multipliers.of(is_step), stage, most[is_step])
+    rows[0, is_step], rows[1 if lines.are_short else 2, is_step] = SLOPE_OF_STEP, highest[is_step]
+    starts[is_step] = -_first_with(multipliers.of(is_step), stage, highest[is_step])
     if rounds_away:
         rows[-1, is_step] = -np.inf
     return Lines(rows, starts, lines.are_short)
@@ -119,7 +119,7 @@ def lines_of(multipliers: Multipliers, stage: OutputStage, *, rounds_away: bool)
 
 def _first_with(multipliers: Multipliers, stage: OutputStage, outputs: Integers) -> Integers:
     """The first accumulator of each channel whose output is at least this value."""
-    first, last = multipliers.least, multipliers.most  # the accumulator is between
+    first, last = multipliers.lowest, multipliers.highest  # the accumulator is between
     while (first < last).any():
         middle = (first + last) >> 1
         is_reached = multipliers.outputs(middle, stage) == outputs
@@ -137,33 +137,33 @@ def _slopes(
     unit = 0.5**shift
     slope = factor * unit
     starts = np.rint((addend * unit + stage.zero_point) / slope)
-    largest = np.maximum(abs(multipliers.least + starts), abs(multipliers.most + starts))
+    largest = np.maximum(abs(multipliers.lowest + starts), abs(multipliers.highest + starts))
     is_exact = (LARGEST_OUTPUT / slope <= EXACT) | (largest <= EXACT)
     fits = (largest < 2.0**31) & (largest * slope < 2.0**30) & (slope <= LARGEST_SLOPE)
     if not (is_exact & fits).all():
         return None
     whole = starts.astype(np.int64)
     exact_offset = addend + np.left_shift(np.int64(stage.zero_point), shift) - factor * whole
-    least, most = stage.minimum - stage.zero_point, stage.maximum - stage.zero_point
+    lowest, highest = stage.minimum - stage.zero_point, stage.maximum - stage.zero_point
     # The output after the last one must not be reached, either.
-    bounds = np.maximum(reached[0], least + 1), np.minimum(reached[1] + 1, most)
-    first = min(0, most) if rounds_away else least + 1
-    sides = [_thresholds(multipliers, exact_offset, _steps(first, most, *bounds), stage.zero_point)]
+    bounds = np.maximum(reached[0], lowest + 1), np.minimum(reached[1] + 1, highest)
+    first = min(0, highest) if rounds_away else lowest + 1
+    sides = [_thresholds(multipliers, exact_offset, _steps(first, highest, *bounds), stage.zero_point)]
     switch: list[Floats32] = []
     if rounds_away:
         beyond = multipliers._replace(addend=addend - sign)
-        sides.append(_thresholds(beyond, exact_offset - sign, _steps(least + 1, 0, *bounds), stage.zero_point))
+        sides.append(_thresholds(beyond, exact_offset - sign, _steps(lowest + 1, 0, *bounds), stage.zero_point))
         switch = [(whole - (1 << 30) // factor).astype(np.float32)]
     short = _short_lines(slope, sides)
     rows = short or _long_lines(slope, sides)
     return Lines(np.stack([*rows, *switch]), whole, short is not None) if rows else None
 
 
-def _steps(first: int, last: int, least: Integers, most: Integers) -> Integers:
+def _steps(first: int, last: int, lowest: Integers, highest: Integers) -> Integers:
     """The integers of a range, both ends included, within the bounds of each channel: (integers, channels or 1)."""
     column = np.arange(first, last + 1, dtype=np.int64)[:, np.newaxis]
-    is_bounded = (least > first).any() or (most < last).any()
-    return np.minimum(np.maximum(column, least), most) if is_bounded else column  # np.clip takes much longer
+    is_bounded = (lowest > first).any() or (highest < last).any()
+    return np.minimum(np.maximum(column, lowest), highest) if is_bounded else column  # np.clip takes much longer
 
 
 class _Thresholds(NamedTuple):

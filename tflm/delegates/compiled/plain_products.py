@@ -121,27 +121,31 @@ Addition = Annotated[Callable[..., Any], ADDITIONS]
 
 
 @inlined
-def activated(total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: Any, most: Any) -> Any:
+def activated(
+    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: Any, activation_max: Any
+) -> Any:
     """A sum of floats with the bias, within limits; what is not a number stays so."""
     value = total + bias
-    value = least if value < least else value
-    return most if value > most else value
+    value = activation_min if value < activation_min else value
+    return activation_max if value > activation_max else value
 
 
 @inlined
-def requantized(total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: int, most: int) -> int:
+def requantized(
+    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
+) -> int:
     """A sum of 32 bits, times a multiplier, rounded twice; `shift` is to the left, or to the right if negative."""
     value = scaled(wrapped(total + bias), significand, max(shift, 0) & 31, max(-shift, 0) & 31)
-    return clamped(wrapped(value + zero_point), least, most)
+    return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 
 @inlined
 def requantized_wide(
-    total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: int, most: int
+    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
     """A sum of 64 bits, times a multiplier of 15 bits, rounded once; `shift` is to the right, at least 1."""
     value = wrapped(((total + bias) * significand + (1 << (shift - 1))) >> shift)
-    return clamped(wrapped(value + zero_point), least, most)
+    return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 
 OUTPUTS: dict[str, Callable[..., Any]] = {
@@ -205,7 +209,7 @@ def convolve(
         bias, significands, shifts: one for each channel, or one for all.
         limits: the least and the largest output.
     """
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     for batch in range(windows.batches):
         for row in range(windows.y_rows):
             for column in range(windows.y_columns):
@@ -236,8 +240,8 @@ def convolve(
                             significands[each * layer.scale_step],
                             shifts[each * layer.scale_step],
                             layer.zero_point,
-                            least,
-                            most,
+                            activation_min,
+                            activation_max,
                         )
                         total0, total1, total2 = total1, total2, total3
     return DONE
@@ -259,7 +263,7 @@ def convolve_transposed(
     y: Elements,
 ) -> int:
     """The same of windows that lie along the output, one for each position of the input, in the order of the input."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     for batch in range(windows.batches):
         for row in range(windows.y_rows):
             for column in range(windows.y_columns):
@@ -289,8 +293,8 @@ def convolve_transposed(
                             significands[each * layer.scale_step],
                             shifts[each * layer.scale_step],
                             layer.zero_point,
-                            least,
-                            most,
+                            activation_min,
+                            activation_max,
                         )
                         total0, total1, total2 = total1, total2, total3
     return DONE
@@ -328,9 +332,11 @@ def integer_scale(multiplier: QuantizedMultiplier, stage: OutputStage) -> Scale 
     return Scale("int32", limits, significand.astype(np.int32), shift.astype(np.int8), stage.zero_point)
 
 
-def float_scale(least: Any, most: Any) -> Scale:
+def float_scale(activation_min: Any, activation_max: Any) -> Scale:
     """The limits of float sums."""
-    return Scale("float32", np.array([least, most], np.float32), np.zeros(1, np.int32), np.zeros(1, np.int8))
+    return Scale(
+        "float32", np.array([activation_min, activation_max], np.float32), np.zeros(1, np.int32), np.zeros(1, np.int8)
+    )
 
 
 def bind_plain_convolution(

@@ -49,11 +49,11 @@ def plane_of(slopes: tuple[float, float], table: Table) -> Plane | None:
     for slope1, slope2 in _candidates(slopes):
         heights = slope1 * x1 + slope2 * x2
         outputs = table.astype(np.float64)
-        least = (outputs - heights)[table > table.min()].max(initial=-np.inf)
-        most = (outputs + 1 - heights)[table < table.max()].min(initial=np.inf)
-        if not -np.inf < least < most < np.inf:
+        lowest = (outputs - heights)[table > table.min()].max(initial=-np.inf)
+        end = (outputs + 1 - heights)[table < table.max()].min(initial=np.inf)
+        if not -np.inf < lowest < end < np.inf:
             continue
-        middle = (least + most) / 2
+        middle = (lowest + end) / 2
         zero_point = int(np.rint(middle))
         offset = np.rint((middle - zero_point) / OFFSET_UNIT) * OFFSET_UNIT
         plane = Plane(slope1, slope2, float(np.float32(offset)), zero_point)
@@ -92,14 +92,14 @@ def sum_on_plane(
     slope2: float,
     offset: float,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set y to the outputs for x1 and x2, addresses of int8."""
     w = Writer(builder)
     b = builder
     factor1, factor2, addend = (w.splat(b.fptrunc(value, w.f32), w.width) for value in (slope1, slope2, offset))
-    stage = [w.splat(b.trunc(value, w.i16), 2 * w.width) for value in (zero_point, least, most)]
+    stage = [w.splat(b.trunc(value, w.i16), 2 * w.width) for value in (zero_point, activation_min, activation_max)]
     with b.goto_entry_block():
         spill = b.alloca(w.vector(w.i8, w.width), size=3)
 
@@ -113,7 +113,7 @@ def sum_on_plane(
         found = [floors(w.add(first, v * w.width), w.add(second, v * w.width)) for v in range(vectors)]
         words = [w.packed(found[0], found[1 % vectors]), w.packed(found[-2 % vectors], found[-1])]
         shifted = [w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", word.type, word, stage[0]) for word in words]
-        packed = w.packed(*(w.least_of(w.most_of(word, stage[1]), stage[2]) for word in shifted))
+        packed = w.packed(*(w.smaller(w.larger(word, stage[1]), stage[2]) for word in shifted))
         units = b.bitcast(packed, w.vector(w.i32, w.width))
         order = [group * 4 + v for v in range(vectors) for group in range(w.width // 4)]
         w.store(w.shuffled(units, units, order), target)

@@ -50,7 +50,7 @@ def average(
     mean: Mean, x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, sums: Elements, limits: Elements
 ) -> int:
     """Means of elements, which are added in order, within limits."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     height, channels = shape[0], shape[2]
     to = 0
     for image in range(0, shape[3] * height, height):
@@ -59,8 +59,8 @@ def average(
                 count = add_window(x, image, rows, columns, row, column, shape, sums)
                 for c in range(channels):
                     value = mean(sums[c], count)
-                    value = least if value < least else value
-                    y[to + c] = most if value > most else value
+                    value = activation_min if value < activation_min else value
+                    y[to + c] = activation_max if value > activation_max else value
                 to += channels
     return DONE
 
@@ -68,21 +68,21 @@ def average(
 @kernel
 def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, limits: Elements) -> int:
     """The largest element, which is not NaN, within limits."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     height, width, channels = shape[0], shape[1], shape[2]
     to = 0
     for image in range(0, shape[3] * height, height):
         for row in range(shape[4]):
             for column in range(shape[5]):
                 for c in range(channels):
-                    y[to + c] = least
+                    y[to + c] = activation_min
                 for i in range(rows[2 * row], rows[2 * row + 1]):
                     for j in range(columns[2 * column], columns[2 * column + 1]):
                         pixel = ((image + i) * width + j) * channels
                         for c in range(channels):
                             y[to + c] = x[pixel + c] if x[pixel + c] > y[to + c] else y[to + c]
                 for c in range(channels):
-                    y[to + c] = most if y[to + c] > most else y[to + c]
+                    y[to + c] = activation_max if y[to + c] > activation_max else y[to + c]
                 to += channels
     return DONE
 
@@ -92,7 +92,7 @@ def root_mean_square(
     x: Float32s, y: Float32s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Float32s, limits: Float32s
 ) -> int:
     """Roots of the means of squares, which are added in order, within limits."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     height, width, channels = shape[0], shape[1], shape[2]
     to = 0
     for image in range(0, shape[3] * height, height):
@@ -108,8 +108,8 @@ def root_mean_square(
                 count = (rows[2 * row + 1] - rows[2 * row]) * (columns[2 * column + 1] - columns[2 * column])
                 for c in range(channels):
                     value = np.sqrt(sums[c] / as_float32(count))
-                    value = least if value < least else value
-                    y[to + c] = most if value > most else value
+                    value = activation_min if value < activation_min else value
+                    y[to + c] = activation_max if value > activation_max else value
                 to += channels
     return DONE
 

@@ -116,11 +116,11 @@ def lstm_step_integers(
     significand_output: int,
     left_output: int,
     right_output: int,
-    cell_least: int,
-    cell_most: int,
+    cell_min: int,
+    cell_max: int,
     hidden_zero_point: int,
-    hidden_least: int,
-    hidden_most: int,
+    hidden_min: int,
+    hidden_max: int,
     cell_factor: int,
     cell_half: int,
     cell_shift: Shift,
@@ -146,12 +146,12 @@ def lstm_step_integers(
             added = as_int32(as_int32(sigmoid_of_gate(update, table)) * cell_gate(change, table))
             added = scaled_in_32_bits(added, significand_update, left_update, right_update)
             both = clamped(kept, INT16_MIN, INT16_MAX) + clamped(added, INT16_MIN, INT16_MAX)
-            total = as_int32(clamped(both, cell_least, cell_most))
+            total = as_int32(clamped(both, cell_min, cell_max))
             cell[state] = total
             tanh = as_int32(tanh_of_cell(total, table, cell_factor, cell_half, cell_shift))
             shown = as_int32(tanh * sigmoid_of_gate(output, table))
             shown = scaled_in_32_bits(shown, significand_output, left_output, right_output)
-            hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_least, hidden_most)
+            hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_min, hidden_max)
     return DONE
 
 
@@ -374,11 +374,11 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),
         # The state saturates at 16 bits, then at the clip: combined, at the smaller limit.
-        "cell_least": max(INT16_MIN, -op.cell_clip),
-        "cell_most": min(INT16_MAX, op.cell_clip),
+        "cell_min": max(INT16_MIN, -op.cell_clip),
+        "cell_max": min(INT16_MAX, op.cell_clip),
         "hidden_zero_point": op.hidden_zero_point,
-        "hidden_least": int(limits.min),
-        "hidden_most": int(limits.max),
+        "hidden_min": int(limits.min),
+        "hidden_max": int(limits.max),
     }
 
 

@@ -85,8 +85,8 @@ def sum_integers(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """Sums less the zero points of their terms, requantized. They wrap to 32 bits, as TFLM's do."""
     for i in range(outer):
@@ -98,7 +98,7 @@ def sum_integers(
                 sums[k] += x[first + k]
         for k in range(inner):
             value = scaled(as_int64(sums[k]) - zero_points, significand, left, right)
-            y[i * inner + k] = clamped(wrapped(value + zero_point), least, most)
+            y[i * inner + k] = clamped(wrapped(value + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -165,7 +165,7 @@ def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[
         sums = work_array(sizes["inner"], np.float32)
         return sum_floats.step(x=x, y=y, sums=sums, divisor=np.array([divisor], np.float32), **sizes)
     op: Rescaling = node.op_data
-    least, most = lowest_and_highest(y.dtype)
+    activation_min, activation_max = lowest_and_highest(y.dtype)
     return sum_integers.step(
         x=x,
         y=y,
@@ -173,8 +173,8 @@ def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[
         zero_points=sizes["along"] * op.input_zero_point,
         **multiplier_parts("", op.multiplier(divisor)),
         zero_point=op.output_zero_point,
-        least=least,
-        most=most,
+        activation_min=activation_min,
+        activation_max=activation_max,
         **sizes,
     )
 

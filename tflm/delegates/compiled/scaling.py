@@ -144,11 +144,11 @@ def _on_lines(
 ) -> Scaling | None:
     """The same scaling by lines; None if it can't be shown to be exact. Arguments as those of `integer_scaling`."""
     significand, addend, sign, shift = double.rows
-    (least, most), left = sums, double.shifts
-    in_range = (least >= (-1 << 31) >> left) & (most < (1 << 31) >> left) & (most - least < 1 << 31)
+    (lowest, highest), left = sums, double.shifts
+    in_range = (lowest >= (-1 << 31) >> left) & (highest < (1 << 31) >> left) & (highest - lowest < 1 << 31)
     if not in_range.all() or shift.max(initial=0) > 62:
         return None
-    exact = Multipliers(significand << left, addend, sign, shift, least, most)
+    exact = Multipliers(significand << left, addend, sign, shift, lowest, highest)
     for zero_point in {0: None, output.zero_point: None}:
         # What lines don't have of the zero point is added to their results.
         stage = OutputStage(*(each - zero_point for each in (output.zero_point, output.minimum, output.maximum)))
@@ -166,9 +166,9 @@ def in_32_bits(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return (values & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
 
 
-def float_scaling(bias: npt.NDArray[np.float32], least: Any, most: Any) -> Scaling:
+def float_scaling(bias: npt.NDArray[np.float32], activation_min: Any, activation_max: Any) -> Scaling:
     """The bias and the activation of float sums."""
-    bounds = [int(np.float64(value).view(np.int64)) for value in (least, most)]
+    bounds = [int(np.float64(value).view(np.int64)) for value in (activation_min, activation_max)]
     none = np.zeros(len(bias), np.int64)
     limits = OutputLimits(0, bounds[0], bounds[1])
     return Scaling("float", "none", 32, limits, bias[np.newaxis], none, none.astype(np.int32))

@@ -171,13 +171,13 @@ def spectral_subtraction(
         factors: for even and odd channels, by which new and old values make the noise estimate; and the least part.
     """
     low, smoothing, fraction = as_uint64(LOW_32_BITS), as_uint64(smoothing_bits), as_uint64(fractional_bits)
-    least = factors[4]
+    activation_min = factors[4]
     for i in range(count):
         odd = i & 1
         value = as_uint64(x[i])
         signal = (value << smoothing) & low
         estimate = (signal * factors[odd] + as_uint64(noise[i]) * factors[2 + odd]) >> fraction & low
-        floor = (value * least) >> fraction & low
+        floor = (value * activation_min) >> fraction & low
         taken = min(estimate, signal)
         noise[i] = taken if clamping else estimate
         y[i] = max((signal - taken) >> smoothing, floor)

@@ -161,11 +161,11 @@ class Writer:
         b.branch(head)
         b.position_at_end(end)
 
-    def least_of(self, a: Value, c: Value) -> Value:
+    def smaller(self, a: Value, c: Value) -> Value:
         """The smaller of two integers."""
         return self.b.select(self.b.icmp_signed("<", a, c), a, c)
 
-    def most_of(self, a: Value, c: Value) -> Value:
+    def larger(self, a: Value, c: Value) -> Value:
         """The larger of two integers."""
         return self.b.select(self.b.icmp_signed(">", a, c), a, c)
 
@@ -279,8 +279,8 @@ class Writer:
     def saturated(self, values: Value, bits: int) -> Value:
         """Lanes of fewer bits, saturated."""
         limit, count = 1 << (bits - 1), values.type.count
-        values = self.most_of(values, self.splat(values.type.element(-limit), count))
-        values = self.least_of(values, self.splat(values.type.element(limit - 1), count))
+        values = self.larger(values, self.splat(values.type.element(-limit), count))
+        values = self.smaller(values, self.splat(values.type.element(limit - 1), count))
         return self.b.trunc(values, self.vector(self.ir.IntType(bits), count))
 
 
@@ -339,10 +339,10 @@ class Epilogue:
         b = w.b
         if self.scale == "float":
             bounds = [b.fptrunc(b.bitcast(value, w.ir.DoubleType()), w.f32) for value in limits[1:]]
-            self.least, self.most = (w.splat(value, w.width) for value in bounds)
+            self.activation_min, self.activation_max = (w.splat(value, w.width) for value in bounds)
             return
         narrow = [b.trunc(value, w.i16) for value in limits]
-        self.zero_point, self.least, self.most = (w.splat(value, 2 * w.width) for value in narrow)
+        self.zero_point, self.activation_min, self.activation_max = (w.splat(value, 2 * w.width) for value in narrow)
 
     def __call__(self, rows: list[list[Value]], constants: Value) -> list[list[Value]]:
         """Vectors of outputs in the order of channels, for each position, from the vectors of its sums.
@@ -404,14 +404,14 @@ class Epilogue:
         """Bias, and C's max and min, which let NaN through."""
         w, b = self.w, self.w.b
         values = b.fadd(sums, w.load(w.add(constants, 4 * w.width * place), sums.type))
-        values = b.select(b.fcmp_ordered("<", values, self.least), self.least, values)
-        return b.select(b.fcmp_ordered("<", self.most, values), self.most, values)
+        values = b.select(b.fcmp_ordered("<", values, self.activation_min), self.activation_min, values)
+        return b.select(b.fcmp_ordered("<", self.activation_max, values), self.activation_max, values)
 
     def _clamped(self, words: Value) -> Value:
         w = self.w
         if self.adds:
             words = w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", words.type, words, self.zero_point)
-        return w.least_of(w.most_of(words, self.least), self.most) if self.clamps else words
+        return w.smaller(w.larger(words, self.activation_min), self.activation_max) if self.clamps else words
 
     def _halved(self, words: Value) -> Value:
         order = [lane for group in range(0, 2 * self.w.width, 8) for lane in range(group, group + 4)]
@@ -547,7 +547,7 @@ def product(
         y_block, constants_block, bias_block = b.load(y_place), b.load(constants_place), b.load(bias_place)
         weights_block = b.load(w_place)
         with w.loop(tiles) as tile:
-            first = w.least_of(w.times(tile, rows), w.add(positions, -rows))
+            first = w.smaller(w.times(tile, rows), w.add(positions, -rows))
             zero = w.ir.Constant(kind, None)
             for part in range(split):
                 for v in range(vectors):

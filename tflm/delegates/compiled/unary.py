@@ -115,10 +115,10 @@ def each(function: Function, x: Elements, y: Elements, count: int) -> int:
 @kernel
 def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
     """Clamp x; if the limits are crossed, the upper one wins."""
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     for i in range(count):
-        value = least if x[i] < least else x[i]
-        y[i] = most if x[i] > most else value
+        value = activation_min if x[i] < activation_min else x[i]
+        y[i] = activation_max if x[i] > activation_max else value
     return DONE
 
 
@@ -150,7 +150,9 @@ def refuse_below(x: Elements, lowest: int, count: int) -> int:
 
 
 @kernel
-def quantize(x: Float32s, y: Elements, scale: Float32s, zero_point: int, least: int, most: int, count: int) -> int:
+def quantize(
+    x: Float32s, y: Elements, scale: Float32s, zero_point: int, activation_min: int, activation_max: int, count: int
+) -> int:
     """x / scale, rounded, halves away from zero, and the zero point. Values that do not fit in 32 bits become -2^31."""
     divisor, limit, zero = scale[0], as_float32(2.0**31), as_float32(0)
     below_half = as_float32(0.5 - 2.0**-25)
@@ -160,7 +162,7 @@ def quantize(x: Float32s, y: Elements, scale: Float32s, zero_point: int, least: 
         if quotient < limit and quotient > -limit:
             # The sum of a half and less than this is rounded up to the next integer, and no smaller sum is.
             integer = as_int32(quotient + (below_half if quotient >= zero else -below_half))
-        y[i] = clamped(wrapped(integer + zero_point), least, most)
+        y[i] = clamped(wrapped(integer + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -173,14 +175,14 @@ def requantize(
     right: int,
     input_zero_point: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
     count: int,
 ) -> int:
     """Integers to those of another scale and zero point."""
     for i in range(count):
         value = scaled(x[i] - input_zero_point, significand, left, right)
-        y[i] = clamped(wrapped(value + zero_point), least, most)
+        y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -217,15 +219,15 @@ def leaky_relu_int16(
     right_alpha: int,
     alpha_sign: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """What is negative by one multiplier with a sign, the rest by another."""
     for i in range(count):
         value = x[i] - input_zero_point
         identity = scaled(value, significand, left, right)
         product = scaled(value, significand_alpha, left_alpha, right_alpha) * alpha_sign
-        y[i] = clamped(wrapped((identity if value >= 0 else product) + zero_point), least, most)
+        y[i] = clamped(wrapped((identity if value >= 0 else product) + zero_point), activation_min, activation_max)
     return DONE
 
 
@@ -239,13 +241,13 @@ def absolute_int16(
     left: int,
     right: int,
     zero_point: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> int:
     """Absolute values at another scale."""
     for i in range(count):
         value = scaled(abs(as_int32(x[i]) - input_zero_point), significand, left, right)
-        y[i] = clamped(wrapped(value + zero_point), least, most)
+        y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
     return DONE
 
 

@@ -132,7 +132,7 @@ def dot_products(
     sums = [[w.variable(kind, zero) for _ in range(channels)] for _ in range(chains)]
 
     def multiply(place: Value, chain: int) -> None:
-        seen = w.load(w.add(x, w.least_of(w.times(place, vector_bytes), last)), kind)
+        seen = w.load(w.add(x, w.smaller(w.times(place, vector_bytes), last)), kind)
         seen = b.xor(seen, flips) if flip else seen
         factors = w.add(weights, w.times(place, channels * vector_bytes))
         for channel in range(channels):

@@ -69,11 +69,11 @@ class Shape(NamedTuple):
         has_runs: whether the elements of a window's row are adjacent.
         run: number of adjacent elements; fours: number of groups of four among them that are stored as two pairs.
         singles: offset of the first element in the tile that does not belong to such a group.
-        is_joint: whether the sum of a pair of products of a channel is below 2^15 for any elements, so that sums can be
+        is_packed: whether the sum of two products of a channel is below 2^15 for any elements, so that sums can be
             packed.
         is_even: whether the depth is a multiple of 4, so that all elements belong to such groups.
         zero_point: zero point of the input, which stands for elements outside of the image.
-        least, most: limits of the output.
+        activation_min, activation_max: limits of the output.
     """
 
     x_rows: int
@@ -101,11 +101,11 @@ class Shape(NamedTuple):
     run: int
     fours: int
     singles: int
-    is_joint: int
+    is_packed: int
     is_even: int
     zero_point: int
-    least: int
-    most: int
+    activation_min: int
+    activation_max: int
 
 
 def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
@@ -120,17 +120,17 @@ def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
     return np.concatenate([paired.reshape(-1), elements[:, 4 * fours :].reshape(-1)])
 
 
-@assembled({helium.CONDITION: helium.hold_fours, dsp.CONDITION: dsp.hold_fours})
+@assembled({helium.CONDITION: helium.fill_fours, dsp.CONDITION: dsp.fill_fours})
 @standalone
-def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
+def fill_fours(x: Int8s, tile: Int16s, count: int) -> None:
     """Copy groups of four elements of a window to the tile."""
     for _k in range(count):
-        held[0] = x[0]
-        held[1] = x[2]
-        held[PAIRS] = x[1]
-        held[PAIRS + 1] = x[3]
+        tile[0] = x[0]
+        tile[1] = x[2]
+        tile[PAIRS] = x[1]
+        tile[PAIRS + 1] = x[3]
         x = int8_from(x, 4)
-        held = int16_from(held, FOUR)
+        tile = int16_from(tile, FOUR)
 
 
 @inlined
@@ -140,7 +140,7 @@ def upper_unit() -> Any:
 
 
 @standalone
-def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
+def pack_fours(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
     """Copy groups of four elements of a window to words, or to the upper halves of words that have another window's
     elements."""
     for _k in range(count):
@@ -158,12 +158,12 @@ def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
         words = int32_from(words, PAIRS)
 
 
-@assembled({helium.CONDITION: helium.hold_adjacent, dsp.CONDITION: dsp.hold_adjacent})
+@assembled({helium.CONDITION: helium.fill_adjacent, dsp.CONDITION: dsp.fill_adjacent})
 @standalone
-def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int, products: int) -> None:
+def fill_adjacent(x: Int8s, tile: Int16s, step: int, count: int, products: int) -> None:
     """Copy groups of four elements of each of four windows, which are a step apart, to the tile. Each has `products`
     elements in all."""
-    words = int32_of(held)
+    words = int32_of(tile)
     third = int8_from(x, 2 * step)
     for _k in range(count):
         for k in unrolled(4):
@@ -176,50 +176,50 @@ def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int, products: int) 
 
 
 @inlined
-def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: int, as_bytes: int) -> None:
+def fill_run(x: Int8s, tile: Int16s, at: int, place: int, count: int, is_packed: int, as_bytes: int) -> None:
     """Copy groups of four elements to one of the tile's four windows."""
     if as_bytes:
-        hold_fours(x, int16_from(held, at >> 1), count)
-    elif is_joint:
-        hold_jointly(x, int32_from(int32_of(held), (at >> 1) - (place & 1)), count, place & 1)
+        fill_fours(x, int16_from(tile, at >> 1), count)
+    elif is_packed:
+        pack_fours(x, int32_from(int32_of(tile), (at >> 1) - (place & 1)), count, place & 1)
     else:
-        hold_fours(x, int16_from(held, at), count)
+        fill_fours(x, int16_from(tile, at), count)
 
 
 @inlined
-def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int, as_bytes: int) -> None:
+def fill_element(tile: Int16s, at: int, place: int, value: int, is_packed: int, as_bytes: int) -> None:
     """Copy one element to one of the tile's four windows."""
     if as_bytes:
-        cells = int8_of(held)
+        cells = int8_of(tile)
         cells[at] = value
-    elif is_joint:
-        words = int32_of(held)
-        joint = (at >> 1) + (at & 1) - (place & 1)
+    elif is_packed:
+        words = int32_of(tile)
+        cell = (at >> 1) + (at & 1) - (place & 1)
         if place & 1:
-            words[joint] += value * upper_unit()
+            words[cell] += value * upper_unit()
         else:
-            words[joint] = value
+            words[cell] = value
     else:
-        held[at] = value
+        tile[at] = value
 
 
 @inlined
-def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joint: int, as_bytes: int) -> None:
+def fill_constant(tile: Int16s, at: int, place: int, value: int, count: int, is_packed: int, as_bytes: int) -> None:
     """Fill groups of four elements with one value."""
     for _pair in range(2 * count):
-        hold_element(held, at, place, value, is_joint, as_bytes)
-        hold_element(held, at + 1, place, value, is_joint, as_bytes)
+        fill_element(tile, at, place, value, is_packed, as_bytes)
+        fill_element(tile, at + 1, place, value, is_packed, as_bytes)
         at += DEPTH if as_bytes else PAIRS
 
 
 @inlined
-def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_joint: int, as_bytes: int) -> None:
+def fill_window(x: Int8s, tile: Int16s, place: int, window: int, shape: Any, is_packed: int, as_bytes: int) -> None:
     """Copy the elements of a window to the tile.
 
     Args:
         place: index of the window in the tile.
         window: number of the window.
-        is_joint: whether words pack the elements of two windows; the first of these is copied before the second.
+        is_packed: whether words pack the elements of two windows; the first of these is copied before the second.
         as_bytes: whether the tile contains bytes, one window after the other.
     """
     four = 4 if as_bytes else FOUR
@@ -237,10 +237,10 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_
         if is_inside and has_row:
             at = (top * shape.x_columns + left) * shape.depth
             if shape.fours > 0:
-                hold_run(int8_from(x, at), held, target, place, shape.fours, is_joint, as_bytes)
+                fill_run(int8_from(x, at), tile, target, place, shape.fours, is_packed, as_bytes)
             target += four * shape.fours
             for k in range(4 * shape.fours, shape.run):
-                hold_element(held, single + parity, place, x[at + k], is_joint, as_bytes)
+                fill_element(tile, single + parity, place, x[at + k], is_packed, as_bytes)
                 single += 1 if as_bytes else pair * parity
                 parity = 0 if as_bytes else 1 - parity
         else:
@@ -251,18 +251,18 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_
                 at = (top * shape.x_columns + column) * shape.x_step
                 if shape.is_even:
                     if sees:
-                        hold_run(int8_from(x, at), held, target, place, shape.depth >> 2, is_joint, as_bytes)
+                        fill_run(int8_from(x, at), tile, target, place, shape.depth >> 2, is_packed, as_bytes)
                     else:
-                        hold_alike(held, target, place, shape.zero_point, shape.depth >> 2, is_joint, as_bytes)
+                        fill_constant(tile, target, place, shape.zero_point, shape.depth >> 2, is_packed, as_bytes)
                     target += four * (shape.depth >> 2)
                 else:
                     for k in range(shape.depth):
                         value = x[at + k] if sees else shape.zero_point
                         if element < 4 * shape.fours:
                             inner = four * (element >> 2) + pair * (element & 1) + ((element >> 1) & 1)
-                            hold_element(held, target + inner, place, value, is_joint, as_bytes)
+                            fill_element(tile, target + inner, place, value, is_packed, as_bytes)
                         else:
-                            hold_element(held, single + parity, place, value, is_joint, as_bytes)
+                            fill_element(tile, single + parity, place, value, is_packed, as_bytes)
                             single += 1 if as_bytes else pair * parity
                             parity = 0 if as_bytes else 1 - parity
                         element += 1
@@ -290,14 +290,14 @@ def are_in_a_row(window: int, shape: Any) -> bool:
 
 
 @inlined
-def hold_row(x: Int8s, held: Int16s, window: int, shape: Any) -> None:
+def fill_row(x: Int8s, tile: Int16s, window: int, shape: Any) -> None:
     """Copy four windows for which `are_in_a_row` is true, and whose rows consist of groups of four, to the tile."""
     top = window // shape.y_columns * shape.row_stride - shape.rows_before
     at = (top * shape.x_columns + window % shape.y_columns * shape.column_stride - shape.columns_before) * shape.depth
     step = shape.column_stride * shape.depth
     for _row in range(shape.row_taps):
-        hold_adjacent(int8_from(x, at), held, step, shape.fours, shape.products)
-        held = int16_from(held, (DEPTH if HELIUM_ASSEMBLY else FOUR) * shape.fours)
+        fill_adjacent(int8_from(x, at), tile, step, shape.fours, shape.products)
+        tile = int16_from(tile, (DEPTH if HELIUM_ASSEMBLY else FOUR) * shape.fours)
         at += shape.row_dilation * shape.x_columns * shape.depth
 
 
@@ -313,9 +313,9 @@ def joined(lower: int, upper: int) -> Any:
     return (as_int64(upper) << 32) | (as_int64(lower) & 0xFFFFFFFF)
 
 
-@assembled({thumb.LONG: thumb.joint_sums_long, thumb.SHORT: thumb.joint_sums_short})
+@assembled({thumb.LONG: thumb.packed_sums_long, thumb.SHORT: thumb.packed_sums_short})
 @standalone
-def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
+def packed_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
     """Return the packed sums of the first two windows for a channel, and of the others, for `lower_sum` and
     `upper_sum`.
 
@@ -344,14 +344,14 @@ def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
 
 @assembled({helium.CONDITION: helium.sums_of_one, dsp.CONDITION: dsp.sums_of_one})
 @standalone
-def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
+def sums_of_one(tile: Int16s, weights: Int32s, rounds: int) -> int:
     """Return the sum of one of four windows for a channel, and in the upper 32 bits that for the next channel."""
     sum0, sum1 = 0, 0
     for _round in range(rounds):
         for k in unrolled(DEPTH):
-            sum0 += held[k] * byte_of(weights[0], 24 - 16 * k)
-            sum1 += held[k] * byte_of(weights[0], 16 - 16 * k)
-        held = int16_from(held, PAIRS)
+            sum0 += tile[k] * byte_of(weights[0], 24 - 16 * k)
+            sum1 += tile[k] * byte_of(weights[0], 16 - 16 * k)
+        tile = int16_from(tile, PAIRS)
         weights = int32_from(weights, 1)
     both: int = joined(sum0, sum1)
     return both
@@ -359,7 +359,7 @@ def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
 
 @inlined
 def split(sums: int) -> tuple[int, int]:
-    """Return the two sums that `joint_sums` packs in one number."""
+    """Return the two sums that `packed_sums` packs in one number."""
     if LONG_MULTIPLY:
         lower = as_int32(as_int64(sums) << 9) >> 9
         return lower, as_int32((sums - lower) >> 23)
@@ -369,8 +369,8 @@ def split(sums: int) -> tuple[int, int]:
 
 @inlined
 def sums_of_four(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any, Any, Any]:
-    """Return the sums of four windows for a channel; arguments as in `joint_sums`."""
-    sums01, sums23 = joint_sums(words, weights, twice)
+    """Return the sums of four windows for a channel; arguments as in `packed_sums`."""
+    sums01, sums23 = packed_sums(words, weights, twice)
     sum0, sum1 = split(sums01)
     sum2, sum3 = split(sums23)
     return sum0, sum1, sum2, sum3
@@ -386,25 +386,29 @@ def both_of(sums: int) -> tuple[int, int]:
 def multiply_one(
     rounding: Any,
     clamp: Any,
-    held: Int16s,
+    tile: Int16s,
     weights: Int32s,
     table: Int32s,
     y: Int8s,
     rounds: int,
     channels: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of one of four windows; arguments as in `multiply_four`."""
     row = 0
     for channel in range(0, channels, CHANNELS):
-        sum0, sum1 = both_of(sums_of_one(held, weights, rounds))
+        sum0, sum1 = both_of(sums_of_one(tile, weights, rounds))
         weights = int32_from(weights, rounds)
         other = min(channel + 1, channels - 1)
         total = sum1 + table[row + 4]
-        y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
+        y[other] = clamp(
+            rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
+        )
         total = sum0 + table[row]
-        y[channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
+        y[channel] = clamp(
+            rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+        )
         row += CHANNELS * CONSTANTS
 
 
@@ -419,15 +423,15 @@ def multiply_one(
 def multiply_four(
     rounding: Any,
     clamp: Any,
-    held: Int16s,
+    tile: Int16s,
     weights: Int32s,
     table: Int32s,
     y: Int8s,
     rounds: int,
     channels: int,
     y_step: int,
-    least: int,
-    most: int,
+    activation_min: int,
+    activation_max: int,
 ) -> None:
     """Set the outputs of four windows.
 
@@ -437,11 +441,11 @@ def multiply_four(
     """
     if DSP_ASSEMBLY:
         for place in range(WINDOWS):
-            one = int16_from(held, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
+            one = int16_from(tile, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
             y_one = int8_from(y, place * y_step)
-            multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
+            multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, activation_min, activation_max)
     else:
-        words = int32_of(held)
+        words = int32_of(tile)
         for channel in range(channels):
             sum0, sum1, sum2, sum3 = table[0], table[0], table[0], table[0]
             parity = channel & 1
@@ -457,17 +461,17 @@ def multiply_four(
             sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
             weights = int32_from(weights, rounds * parity)
             significand, addend, shift = table[1], table[2], table[3]
-            y[0] = clamp(rounding(sum0, significand, addend, shift), least, most)
-            y[y_step] = clamp(rounding(sum1, significand, addend, shift), least, most)
-            y[2 * y_step] = clamp(rounding(sum2, significand, addend, shift), least, most)
-            y[3 * y_step] = clamp(rounding(sum3, significand, addend, shift), least, most)
+            y[0] = clamp(rounding(sum0, significand, addend, shift), activation_min, activation_max)
+            y[y_step] = clamp(rounding(sum1, significand, addend, shift), activation_min, activation_max)
+            y[2 * y_step] = clamp(rounding(sum2, significand, addend, shift), activation_min, activation_max)
+            y[3 * y_step] = clamp(rounding(sum3, significand, addend, shift), activation_min, activation_max)
             table = int32_from(table, CONSTANTS)
             y = int8_from(y, 1)
 
 
 @kernel
 def convolve_int8(
-    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, held: Int16s, y: Int8s, shape: Shape
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, tile: Int16s, y: Int8s, shape: Shape
 ) -> int:
     """Multiply windows of an 8-bit image by weights. The output can overlap the image as `overlap` allows.
 
@@ -475,37 +479,49 @@ def convolve_int8(
         weights: for each pair of channels, the weights of both for one element after the other, in the order of
             `order_of`.
         table: bias, significand, addend and shift of each channel.
-        held: the im2col tile of four windows.
+        tile: the im2col tile of four windows.
     """
-    rounds, channels, y_step, least, most = (
+    rounds, channels, y_step, activation_min, activation_max = (
         shape.products // DEPTH,
         shape.channels,
         shape.y_step,
-        shape.least,
-        shape.most,
+        shape.activation_min,
+        shape.activation_max,
     )
     window = shape.first
     has_fours = shape.has_runs and shape.run == 4 * shape.fours
     for _group in range(shape.groups):
         count = min(shape.windows - window, WINDOWS)
         # Remaining windows are multiplied one by one.
-        are_together = count == WINDOWS and (DSP_ASSEMBLY > 0 or shape.is_joint > 0)
+        are_together = count == WINDOWS and (DSP_ASSEMBLY > 0 or shape.is_packed > 0)
         if shape.is_pointwise and are_together:
-            hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours, shape.products)
+            fill_adjacent(int8_from(x, window * shape.x_step), tile, shape.x_step, shape.fours, shape.products)
         elif has_fours and are_together and are_in_a_row(window, shape):
-            hold_row(x, held, window, shape)
+            fill_row(x, tile, window, shape)
         else:
             for place in range(count):
-                hold_window(x, held, place, window + place, shape, are_together and not DSP_ASSEMBLY, HELIUM_ASSEMBLY)
+                fill_window(x, tile, place, window + place, shape, are_together and not DSP_ASSEMBLY, HELIUM_ASSEMBLY)
         target = window * y_step
         if are_together:
             multiply_four(
-                rounding, clamp, held, weights, table, int8_from(y, target), rounds, channels, y_step, least, most
+                rounding,
+                clamp,
+                tile,
+                weights,
+                table,
+                int8_from(y, target),
+                rounds,
+                channels,
+                y_step,
+                activation_min,
+                activation_max,
             )
         else:
             for place in range(count):
-                one = int16_from(held, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
+                one = int16_from(tile, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
                 y_one = int8_from(y, target + place * y_step)
-                multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
+                multiply_one(
+                    rounding, clamp, one, weights, table, y_one, rounds, channels, activation_min, activation_max
+                )
         window += shape.step
     return DONE
