@@ -12,8 +12,7 @@ from tflm.errors import ArgumentError, ModelError
 from tflm.hooks import model_html, version_findings
 from tflm.schema import verifier
 from tflm.schema.c_array import model_in_c
-from tflm.schema.outside import take_data_inside
-from tflm.schema.reader import IDENTIFIER, TEXT, format_of, read_model, require_no_folder
+from tflm.schema.reader import IDENTIFIER, TEXT, format_of, read_model, require_no_folder, take_data_inside
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
 
 CHECKS = ("all", "tflm")
