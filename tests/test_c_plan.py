@@ -25,10 +25,11 @@ from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, ReferenceKernels, ShapedCall
-from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
 from tflm.schedule.line_buffers import (
+    BlockedStage,
     Blocking,
     LineBuffer,
+    LineBufferCosts,
     RowOperator,
     distances,
     row_blocks,

@@ -12,7 +12,7 @@ from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
-from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LeanCall, LineBufferCosts
+from tflm.schedule.line_buffers import FINEST, BlockedStage, LeanCall, LineBufferCosts
 from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Location, Schedule, distributed, placed
