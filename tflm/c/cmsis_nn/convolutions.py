@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tflm.c.cmsis_nn.limits import wide_sums_fit
 from tflm.c.cmsis_nn.processors import Processors
 from tflm.c.cmsis_nn.structures import (
     channel_scales,
@@ -19,6 +18,7 @@ from tflm.c.cmsis_nn.structures import (
     source,
     target,
     tile,
+    wide_sums_fit,
     window_fields,
 )
 from tflm.c.library_calls import LibraryCall, Structure, Value

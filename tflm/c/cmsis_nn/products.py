@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflm.c.cmsis_nn.limits import wide_sums_fit
 from tflm.c.cmsis_nn.processors import Processors
 from tflm.c.cmsis_nn.structures import (
     NO_BUFFER,
@@ -22,6 +21,7 @@ from tflm.c.cmsis_nn.structures import (
     source,
     target,
     tile,
+    wide_sums_fit,
 )
 from tflm.c.library_calls import LibraryCall, Structure, Value
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier, wrap_int32

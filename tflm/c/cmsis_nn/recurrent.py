@@ -7,7 +7,6 @@ from string import Template
 
 import numpy as np
 
-from tflm.c.cmsis_nn.limits import wide_sums_fit
 from tflm.c.cmsis_nn.processors import Processors
 from tflm.c.cmsis_nn.structures import (
     FUNCTIONS,
@@ -20,6 +19,7 @@ from tflm.c.cmsis_nn.structures import (
     scale,
     source,
     target,
+    wide_sums_fit,
 )
 from tflm.c.library_calls import LibraryCall, Structure, Value
 from tflm.delegates.compiled.work_arrays import work_array
