@@ -4,30 +4,30 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
 
 - `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
   arithmetic that kernels share.
-- `tiles` has matrix tiles, whose LLVM IR is written by hand, and `columns` those of depthwise windows; `images` and
-  `scaling` prepare inputs and outputs. `lines` and `planes` show that requantization and sums in float32 are exact.
-- `plain_products` and `interpolation` have what takes the place of tiles and of large tables where kernels are to be
-  plain: in C, on small processors, with `TFLM_CPU=plain`.
-- A module a family has kernels and what binds them; `bindings` has the table from operator to family.
+- `tiles` has matrix tiles, whose LLVM IR is written by hand, and `columns` those of depthwise windows; `images`
+  prepares inputs and `scaling` the constants for outputs. `lines` and `planes` show that requantization and sums in
+  float32 are exact.
+- `plain_products` and `interpolation` replace tiles and large tables in plain kernels: in C, on small processors, and
+  with `TFLM_CPU=plain`.
+- Each family of operators has a module with its kernels and binding functions; `bindings` maps operators to families.
 - `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`). `bands` splits
   large operators into steps that the threads of a `team` run at the same time.
 
 To add a kernel:
 
 1. Write a function under `@kernel` in the module of its family: parameters by name and type, `return DONE` at the end.
-   numba works in 64 bits (int8 + int8 is an int64, as in Python): where a loop is to use narrow vectors, say
-   `as_int32(...)` at each step. Integers shift, divide and compare as in Python. Write only what belongs to the output.
-   Read only what belongs to the inputs: tests put a page that can't be touched behind an arena. The same function is
-   translated to C: `tflm.compiler.language` says what that takes. Add its arguments to `tests/kernel_cases.py`.
-2. Write what binds a node: from the context, the node and `node.op_data`, as the registration's `prepare` left it, to
-   a list of steps, `kernel.step(x=array, ...)`. What can be worked out here (tables, packed weights, sums) is an array
-   that the step owns. Give None where the case is not covered, or where 32 bits can't be shown to hold everything: the
-   numpy kernel then runs between compiled ones.
-   Outputs lie over inputs only as the registration declares: `bindings` leaves other nodes to numpy.
-   An operator that only copies declares its copies in its registration (`Copying`); they are taken from there.
+  numba works in 64 bits (int8 + int8 is an int64, as in Python): if a loop should use narrow vectors, call
+  `as_int32(...)` at each step. Integers shift, divide and compare as in Python. Write only what belongs to the output.
+  Read only what belongs to the inputs: tests put a page that can't be touched behind an arena. The same function is
+  translated to C: `tflm.compiler.language` says what that takes. Add its arguments to `tests/kernel_cases.py`.
+2. Write what binds a node: from the context, the node and `node.op_data`, as the registration's `prepare` left it, to a
+  list of steps, `kernel.step(x=array, ...)`. Compute tables, packed weights and sums here, as arrays that the step
+  owns. Return None if the case is not supported, or if values cannot be shown to fit in 32 bits: the numpy kernel then
+  runs between compiled ones. Outputs overlap inputs only as the registration declares: `bindings` leaves other nodes to
+  numpy. An operator that only copies needs no binding function: its registration declares the copies (`Copying`).
 3. List the operator in `BINDINGS` of the module and in `FAMILIES` of `bindings`.
 
-A tensor that `is_constant` may be read when the node is bound; any other may change from invoke to invoke. A kernel
-that meets what the numpy kernel would refuse (an index out of range) returns `REFUSED` before it has written anything
-that can't be written again: the numpy kernel then runs, and says what is wrong.
+A tensor that `is_constant` may be read when the node is bound; any other may change from invoke to invoke. If the numpy
+kernel would raise an error (such as an index out of range), a kernel returns `REFUSED` before it overwrites anything
+that the numpy kernel reads: the latter then runs, and raises the error.
 """

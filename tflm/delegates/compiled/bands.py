@@ -1,4 +1,5 @@
-"""Bands: rows of a large operator, in as many steps as threads can share; each step writes to its own rows only."""
+"""Bands: ranges of rows of a large operator, as steps that threads run in parallel. Each step writes only its own
+rows."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from dataclasses import replace
 from tflm.compiler.language import Step
 
 BANDS_OF_A_THREAD = 2
-"""Bands per thread: with several, the others wait less for a thread that was interrupted."""
+"""Bands per thread. With several, other threads wait less for one that was interrupted."""
 
 MIN_PRODUCTS = 1 << 13
-"""Minimum number of vector products in a band: some microseconds."""
+"""Minimum number of vector products in a band, which take some microseconds."""
 
 _threads: ContextVar[int] = ContextVar("threads that share operators", default=1)
 
@@ -30,17 +31,17 @@ def shared_by(count: int) -> Iterator[None]:
 
 
 def threads() -> int:
-    """The number of threads that share operators bound in this context."""
+    """Return the number of threads that share operators bound in this context."""
     return _threads.get()
 
 
 def bands_of(rows: int, products_of_row: int, unit: int = 1) -> list[slice]:
-    """The bands of an operator.
+    """Return the bands of an operator.
 
     Args:
-        rows: of the operator.
-        products_of_row: products of vectors, which say how much work a row is.
-        unit: rows of a tile; all bands but the last have a multiple of it, and all have one at least.
+        rows: number of rows of the operator.
+        products_of_row: number of vector products in a row, a measure of its work.
+        unit: rows of a tile. All bands but the last have a multiple of this.
     """
     affordable = min(rows // unit, rows * products_of_row // MIN_PRODUCTS)
     count = min(threads() * BANDS_OF_A_THREAD, affordable) if threads() > 1 else 1
@@ -51,5 +52,5 @@ def bands_of(rows: int, products_of_row: int, unit: int = 1) -> list[slice]:
 
 
 def together(steps: Sequence[Step]) -> list[Step]:
-    """Steps that may run at the same time."""
+    """Mark steps that may run at the same time."""
     return [*steps[:1], *(replace(step, parallel=True) for step in steps[1:])]

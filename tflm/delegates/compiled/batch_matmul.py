@@ -27,13 +27,13 @@ Product = Annotated[Callable[..., Any], PRODUCTS]
 
 @inlined
 def requantized_int8(total: Any, significand: int, left: int, right: int, zero_point: int) -> int:
-    """A sum of 32 bits, rounded twice."""
+    """Requantize a 32-bit sum, rounding twice."""
     return clamped(wrapped(scaled(as_int64(total), significand, left, right) + zero_point), -128, 127)
 
 
 @inlined
 def requantized_int16(total: Any, factor: int, left: int, right: int, zero_point: int) -> int:
-    """A sum of 64 bits times a factor of 15 bits, rounded once."""
+    """Requantize a 64-bit sum with a 15-bit significand, rounding once."""
     return clamped(wrapped((total * factor + (1 << (right - 1))) >> right), -(1 << 15), (1 << 15) - 1)
 
 
@@ -45,7 +45,7 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
 Output = Annotated[Callable[..., Any], OUTPUTS]
 
 SUMS = {"float32": np.float32, "int8": np.int32, "int16": np.int64}
-"""Types of sums, by type of the output."""
+"""Types of the sums, by type of the output."""
 
 
 @kernel
@@ -68,10 +68,10 @@ def matmul(
     right: int,
     zero_point: int,
 ) -> int:
-    """Sums of products, in order of the depth, requantized.
+    """Compute sums of products, in the order of the depth, and requantize them.
 
     Args:
-        places: for each batch of y, the indices of its matrices of x and w.
+        places: for each batch of y, the indices of its matrices in x and w.
     """
     for batch in range(batches):
         of_x, of_w = places[2 * batch] * rows, places[2 * batch + 1] * depth
@@ -106,14 +106,14 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _matrices(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The matrix of a tensor for each batch."""
+    """Return the index of a tensor's matrix for each batch."""
     count = int(np.prod(tensor.shape[:-2], dtype=np.int64))
     numbers = np.arange(count, dtype=np.int64).reshape(tensor.shape[:-2])
     return np.broadcast_to(numbers, batches).reshape(-1)
 
 
 def _constants(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:
-    """Zero points and multiplier; None if the kernel does not support the shift."""
+    """Return zero points and multiplier; None if the kernel does not support the shift."""
     names = "x_zero_point", "w_zero_point", "zero_point", "significand", "left", "right"
     if dtype == np.float32:
         return dict.fromkeys(names, 0)

@@ -19,8 +19,8 @@ from tflm.kernels.support.views import Copying
 from tflm.schema.enums import TensorType
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
-"""Returns the steps that run a prepared node; None to use numpy for cases that are not covered or not provably
-exact.
+"""Returns the steps that run a prepared node; None for cases that are not supported or not provably exact, which numpy
+then runs.
 """
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -89,17 +89,17 @@ EXACT_TYPES = frozenset(
         *(TensorType.INT64, TensorType.UINT8, TensorType.UINT16, TensorType.UINT32, TensorType.UINT64),
     }
 )
-"""Types whose arithmetic has one result; that of floats depends on the order of operations."""
+"""Types whose results do not depend on the order of operations, unlike those of floats."""
 
 
 def has_kernels(registration: Registration) -> bool:
-    """Whether an operator of this package, not a custom one, may have compiled kernels."""
+    """Whether an operator may have compiled kernels: it is an operator of this package, not a custom one."""
     name = registration.name
     return name in _FAMILY_OF and registration.bind is REGISTRATIONS[name].bind
 
 
 def bind_steps(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
-    """The steps that run a node; empty if there is nothing to do, None if numpy must run it."""
+    """Return the steps that run a node: empty if there is nothing to do, None if numpy must run it."""
     if not has_kernels(registration) or not _overlaps_as_declared(context, node, registration):
         return None
     steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
@@ -112,8 +112,8 @@ def bind_steps(context: KernelContext, node: Node, registration: Registration) -
 def _overlaps_as_declared(context: KernelContext, node: Node, registration: Registration) -> bool:
     """Whether outputs share memory with inputs, and with each other, only as the registration declares.
 
-    With other plans, which planners and `checks="tflm"` allow, a kernel could write over indices that it has checked.
-    The numpy kernels read their inputs first.
+    Other plans are possible with custom planners and `checks="tflm"`. With them, a kernel could overwrite indices that
+    it has checked. The numpy kernels read their inputs first.
     """
     inputs = [(i, node.eval_input(i).elements) for i in range(node.input_count) if node.has_input(i)]
     outputs = [node.eval_output(i).elements for i in range(node.output_count)]
@@ -123,7 +123,7 @@ def _overlaps_as_declared(context: KernelContext, node: Node, registration: Regi
         return True
     facts = OperatorFacts.of(context.model.root, context.subgraph, (context.subgraph.operators or [])[node.index])
     if registration.moves is not None and registration.moves(facts) is not None:
-        return True  # copies are bound, or left to numpy, one by one
+        return True  # each copy is bound, or left to numpy, separately
     overlap = registration.overlap or nowhere
     return not have_common_bytes and all(x.ctypes.data - y.ctypes.data in overlap(facts, i) for i, x, y in shared)
 
@@ -131,7 +131,7 @@ def _overlaps_as_declared(context: KernelContext, node: Node, registration: Regi
 def is_interchangeable(node: Node, registration: Registration) -> bool:
     """Whether the compiled kernel and the numpy kernel have the same results bit for bit, and so the same state.
 
-    Integers have. Floats have where they are only moved; sums of floats may be rounded in another order.
+    This is true for integers, and for floats that are only moved. Sums of floats may be rounded in another order.
     """
     if isinstance(registration.bind, Copying) or _FAMILY_OF.get(registration.name) == "state":
         return True

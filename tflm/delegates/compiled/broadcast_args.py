@@ -11,13 +11,13 @@ from tflm.kernels.node import KernelContext, Node
 
 @inlined
 def size_at(shape: Any, rank: int, place: int) -> Any:
-    """The size of a dimension, of which TFLM reads 32 bits; 1 before the first of them."""
+    """Return the size of a dimension, of which TFLM reads 32 bits; 1 for missing leading dimensions."""
     return as_int32(shape[place]) if 0 <= place < rank else as_int32(1)
 
 
 @kernel
 def broadcast_shapes(shape1: Elements, shape2: Elements, y: Elements, rank1: int, rank2: int, rank: int) -> int:
-    """Set y to the larger of both shapes, where they differ."""
+    """Set y to the shape that both shapes broadcast to."""
     different = 0
     for i in range(rank):
         size1, size2 = size_at(shape1, rank1, i + rank1 - rank), size_at(shape2, rank2, i + rank2 - rank)

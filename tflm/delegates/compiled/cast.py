@@ -12,7 +12,7 @@ from tflm.kernels.node import KernelContext, Node
 
 @kernel
 def convert(x: Elements, y: Elements, count: int) -> int:
-    """Integers truncated to the bits of y, or as the nearest floats."""
+    """Convert to integers truncated to the bits of y, or to the nearest floats."""
     for i in range(count):
         y[i] = x[i]
     return DONE
@@ -20,7 +20,7 @@ def convert(x: Elements, y: Elements, count: int) -> int:
 
 @kernel
 def is_not_zero(x: Elements, y: UInt8s, count: int) -> int:
-    """1 for any number but 0."""
+    """Set y to 1 for any number but 0."""
     for i in range(count):
         y[i] = 1 if x[i] != 0 else 0
     return DONE
@@ -28,7 +28,7 @@ def is_not_zero(x: Elements, y: UInt8s, count: int) -> int:
 
 @kernel
 def truncate(x: Float32s, y: Elements, lowest: float, highest: float, count: int) -> int:
-    """Floats truncated towards zero, saturated; NaN becomes 0."""
+    """Truncate floats towards zero, with saturation; NaN becomes 0."""
     for i in range(count):
         value = as_float64(x[i])
         value = lowest if value < lowest else value

@@ -1,8 +1,8 @@
-"""DEPTHWISE_CONV_2D of 8 bits with a dot product of four bytes: the taps of a column are the bytes of a unit.
+"""DEPTHWISE_CONV_2D of 8 bits with a dot product of four bytes: the taps of a column are the four bytes of a unit.
 
-A tile has 64 channels of a position, or fewer of as many positions, one below the other, as fill four vectors. It runs
-along the columns of the image. Each column is interleaved once, its rows to units, and stays in registers for all
-windows that see it.
+A tile has 64 channels of one position, or fewer channels of several positions below each other, so that they fill four
+vectors. It moves along the columns of the image. The rows of each column are interleaved to units once, and stay in
+registers for all windows that read the column.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tflm.kernels.layers.geometry import Axis
 
 VECTORS = 4
 ROWS = 4
-"""Maximum number of rows of a window: bytes of a unit."""
+"""Maximum number of rows of a window: the number of bytes in a unit."""
 
 MAX_COLUMNS = 4
 MIN_CHANNELS = 8
-"""The channels of a layer must be a multiple of this."""
+"""The number of channels of a layer must be a multiple of this."""
 
 
 def fits_columns(rows: Axis, columns: Axis, channels: int, image: Image, scaling: Scaling) -> bool:
-    """Whether `bind_columns` binds such a layer."""
+    """Whether `bind_columns` supports such a layer."""
     is_small = 1 < rows.taps <= ROWS and columns.stride < columns.taps <= MAX_COLUMNS and columns.dilation == 1
     of_bytes = image.unit == "bytes" and scaling.bits == 8 and lanes() == 16
     return of_bytes and is_small and channels % MIN_CHANNELS == 0
@@ -55,7 +55,8 @@ def bind_columns(
     scaling: Scaling,
     y: npt.NDArray[Any],
 ) -> list[Step]:
-    """The steps that set y to the windows of x times the weights of each channel; arguments as `bind_channelwise`."""
+    """Return the steps that set y to the windows of x times the weights of each channel; arguments as in
+    `bind_channelwise`."""
     channels = len(weights)
     fill, held, sources = framed(x, rows, columns, channels, image)
     targets = np.arange(len(sources), dtype=np.int64) * columns.windows * channels
@@ -68,10 +69,11 @@ def bind_columns(
 def framed(
     x: npt.NDArray[Any], rows: Axis, columns: Axis, channels: int, image: Image
 ) -> tuple[list[Step], npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The image of x with its borders.
+    """Pad the image of x.
 
     Returns:
-        The steps that fill it, the image, and the offsets of the first rows that rows of the output see, in bytes.
+        The steps that fill the padded image, the image, and the offset in bytes of the first row that each output row
+            reads.
     """
     batches, _, _, depth = x.shape
     held = aligned((batches, rows.stop - rows.start, columns.stop - columns.start, channels), image.dtype, SLACK)
@@ -88,7 +90,7 @@ def framed(
 
 
 def _blocks(channels: int) -> Iterator[tuple[int, int, int]]:
-    """How channels fall into blocks: (first channel, number of tiles, positions of a tile)."""
+    """Divide channels into blocks: (first channel, number of tiles, positions of a tile)."""
     first = 0
     for parts in (1, 2, 4, 8):
         size = VECTORS * lanes() // parts
@@ -117,7 +119,7 @@ def _steps(
     by_row[..., : rows.taps] = weights.transpose(0, 2, 1)
     flat = channels.reshape(-1, lanes())
     groups = -(-len(runs[0]) // parts)
-    # The last group may have the last run more than once.
+    # The last group may contain the last run more than once.
     members = np.minimum(np.arange(groups * parts, dtype=np.int64), len(runs[0]) - 1).reshape(groups, parts)
     kernel = columnwise.of(
         row_taps=rows.taps, column_taps=columns.taps, stride=columns.stride, parts=parts, form=scaling.form
@@ -165,13 +167,14 @@ def columnwise(
     parts: int,
     form: EpilogueForm,
 ) -> None:
-    """The outputs of groups of `parts` rows, for tiles of channels.
+    """Compute the outputs of groups of `parts` rows, for tiles of channels.
 
     Args:
         image: address of the image, at the first channel.
-        sources, targets: offsets of the rows of each group, the first seen of the image and those of the output.
-        windows: of a row.
-        row_step, column_step: bytes of the image from tap to tap.
+        sources, targets: offsets of the rows of each group: the first row that is read from the image, and those of the
+            output.
+        windows: number of windows in a row.
+        row_step, column_step: step of the image from tap to tap, in bytes.
         channels: weights (tiles, columns, vectors, lanes, 4 rows), bias (tiles, vectors, lanes).
         y, y_step: address of the output, at the first channel, and bytes from one window to the next.
     """
@@ -184,7 +187,7 @@ def columnwise(
     carried = column_taps - stride
 
     def column(addresses: list[Value]) -> list[Value]:
-        """The units of a column."""
+        """Return the units of a column."""
         found = [
             _joined(
                 w, [w.load(w.add(address, w.times(row_step, tap)), w.vector(w.i8, part_bytes)) for address in addresses]
@@ -229,7 +232,7 @@ def columnwise(
 
 
 def interleaved(w: Writer, rows: list[Value]) -> list[Value]:
-    """Units of up to four rows of bytes, in the order of `channel_order`."""
+    """Interleave up to four rows of bytes to units, in the order of `channel_order`."""
     rows = rows + [w.ir.Constant(rows[0].type, None)] * (ROWS - len(rows))
     pairs = [w.zipped(*rows[:2]), w.zipped(*rows[2:])]
     halves = [[w.b.bitcast(each, w.vector(w.i16, 2 * w.width)) for each in pair] for pair in pairs]
@@ -238,7 +241,7 @@ def interleaved(w: Writer, rows: list[Value]) -> list[Value]:
 
 
 def _joined(w: Writer, values: list[Value]) -> Value:
-    """Vectors one after the other in one."""
+    """Concatenate vectors."""
     while len(values) > 1:
         count = 2 * values[0].type.count
         values = [w.shuffled(*pair, list(range(count))) for pair in zip(values[::2], values[1::2])]

@@ -1,4 +1,4 @@
-"""CUMSUM along an axis, which may change from invoke to invoke.
+"""CUMSUM along an axis, which may change between invokes.
 
 A tensor is (outer, along, inner): the dimensions before the axis, the axis, and the dimensions after it.
 """
@@ -20,7 +20,7 @@ from tflm.schema.options import CumsumOptions
 
 @inlined
 def size_of(dims: Int32s, first: int, end: int) -> int:
-    """How many elements some dimensions have."""
+    """Return the number of elements in a range of dimensions."""
     size: int = as_int32(1)
     for i in range(first, end):
         size = as_int32(size * dims[i])
@@ -31,7 +31,7 @@ def size_of(dims: Int32s, first: int, end: int) -> int:
 def add_up_float32(
     x: Float32s, y: Float32s, axis: Int32s, dims: Int32s, rank: int, is_exclusive: int, is_reversed: int
 ) -> int:
-    """Sums of floats up to each element, or up to that before it."""
+    """Compute sums of floats up to each element, including it or not."""
     dimension = axis[0] + rank if axis[0] < 0 else axis[0]
     if dimension < 0 or dimension >= rank:
         return REFUSED
@@ -64,7 +64,7 @@ def add_up_int8(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """The same of int8, requantized. As in the reference, the zero point is taken off once more than there are terms.
+    """Compute the same for int8, and requantize.
 
     Sums wrap to 32 bits.
     """

@@ -1,4 +1,4 @@
-"""TFLM_DECODE: constants, which are decoded once; each invoke only copies them, because others use their place."""
+"""TFLM_DECODE: constants are decoded once. Each invoke only copies them, because other tensors share their memory."""
 
 from __future__ import annotations
 

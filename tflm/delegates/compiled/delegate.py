@@ -1,4 +1,4 @@
-"""The engine as a delegate."""
+"""The compiled engine as a delegate."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Compiled(Delegate):
     numpy. With a profiler, each operator is a separate node, so that it can be timed.
 
     Args:
-        compiles: whether to compile kernels that are not in the cache. If not, numpy runs their operators, and all that
-            compute with floats, whose results might otherwise depend on the cache.
-        in_background: whether `allocate_tensors` does not wait for the compiler. Until the kernels of an operator are
-            compiled, numpy runs it if the result is the same bit for bit: operators on integers, and those that
-            only move elements. `allocate_tensors` still waits for the kernels of others, which compute with floats.
-        threads: that share large operators, with the one that invokes. Workers are started when they are needed first,
-            and keep a core each busy while a model runs. Results are the same.
+        compiles: whether to compile kernels that are not in the cache. If not, numpy runs their operators, and all
+            operators that compute with floats, so that results do not depend on the cache.
+        in_background: whether to compile while the model already runs. Until the kernels of an operator are compiled,
+            numpy runs it if the result is the same bit for bit: operators on integers, and those that only move
+            elements. `allocate_tensors` waits for the kernels of other operators, which compute with floats.
+        threads: number of threads that share large operators, including the one that invokes. Workers are started on
+            first use, and keep a core busy each while a model runs. Results do not change.
 
     Attributes:
-        kernels: the kernels that models which were allocated with it need, by name, compiled or not.
+        kernels: the kernels of all models allocated with the delegate, by name, compiled or not.
 
     Raises:
         ArgumentError: `threads` is not from 1 to `MAX_THREADS`.
@@ -89,13 +89,13 @@ class Compiled(Delegate):
 
 
 def _final(run: Run) -> Run | None:
-    """What runs a node from now on; None while its kernels are compiled in the background."""
+    """Return the function that runs a node from now on; None while its kernels are compiled in the background."""
     owner = getattr(run, "__self__", None)
     return owner.final if isinstance(owner, UnfinishedProgram) else run
 
 
 def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:
-    """Returns the compiled form of a node; errors name the node."""
+    """Return the compiled form of a node; errors name the node."""
 
     def bind_numpy() -> Run:
         with _located(subgraph_index, node):

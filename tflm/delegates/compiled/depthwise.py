@@ -1,4 +1,4 @@
-"""DEPTHWISE_CONV_2D: channels, and the columns beside each other, are the lanes of vectors."""
+"""DEPTHWISE_CONV_2D with channels, and columns next to each other, in the lanes of vectors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tflm.kernels.reference.depthwise_conv_2d import INPUTS
 
 
 class Runs(NamedTuple):
-    """Runs of outputs that are computed together.
+    """Runs of adjacent outputs that are computed together.
 
     Attributes:
-        fill: the steps that fill the image first.
-        image: the image.
-        offsets: of each run, in bytes.
-        taps: offset of each tap from the begin of the run, in bytes.
-        length: elements of a run.
+        fill: the steps that fill the image.
+        image: the padded image.
+        offsets: offset of each run, in bytes.
+        taps: offset of each tap from the start of the run, in bytes.
+        length: number of elements in a run.
     """
 
     fill: list[Step]
@@ -41,11 +41,11 @@ class Runs(NamedTuple):
 
 
 def runs_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, copies: int, tile: int) -> Runs:
-    """The runs of an image that has each channel of x `copies` times.
+    """Return the runs of an image that contains each channel of x `copies` times.
 
-    With fewer channels than a tile has, a run is a row of the output. The inputs of a tap for successive columns are
-    then made contiguous: columns of the image that are a stride apart form a phase, and phases are stored apart.
-    Otherwise a run is a position.
+    If there are fewer channels than in a tile, a run is a row of the output. The inputs of a tap for successive columns
+    are then made contiguous: columns of the image that are a stride apart form a phase, and each phase is stored
+    separately. Otherwise a run is a position.
     """
     batches, _, _, depth = x.shape
     channels = depth * copies
@@ -89,10 +89,10 @@ def bind_channelwise(
     scaling: Scaling,
     y: npt.NDArray[Any],
 ) -> list[Step]:
-    """The steps that set y to the windows of x times the weights of each channel, scaled.
+    """Return the steps that set y to the windows of x times the weights of each channel, scaled.
 
     Args:
-        x: (batches, rows, columns, channels), of which y has a multiple.
+        x: (batches, rows, columns, channels). The number of channels of y is a multiple of this one.
         weights: (channels of y, taps of the rows, taps of the columns).
         y: (batches, rows, columns, channels), contiguous.
     """
@@ -142,7 +142,7 @@ def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None
     if not constant:
         return None
     by_channel = weights[0].transpose(2, 0, 1)
-    if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
+    if x.shape[3] == 1:  # all outputs read the same channel, as in an ordinary convolution
         of_one = by_channel[np.newaxis, ..., np.newaxis]
         return bind_convolution(op, (op.rows, op.columns), x, of_one, bias, y)
     image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)

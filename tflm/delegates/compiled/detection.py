@@ -1,6 +1,6 @@
 """TFLite_Detection_PostProcess: boxes relative to anchors, and non-maximum suppression.
 
-The best of the boxes that are left is taken again and again, instead of sorting them: of equal scores the first one.
+Boxes are not sorted: the best of the remaining boxes is selected repeatedly, the first one if scores are equal.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NOTHING = -1
 def decode_boxes(
     encodings: Float32s, anchors: Float32s, scales: Float64s, boxes: Float32s, count: int, step: int
 ) -> int:
-    """(y, x, h, w) relative to anchors become (ymin, xmin, ymax, xmax), none of which may be empty.
+    """Convert (y, x, h, w) relative to anchors to (ymin, xmin, ymax, xmax); no box may be empty.
 
     Args:
-        step: elements of an encoding.
+        step: number of elements of an encoding.
     """
     empty = 0
     for i in range(count):
@@ -44,13 +44,13 @@ def decode_boxes(
 
 @inlined
 def area_of(box: Any) -> Any:
-    """Height times width."""
+    """Return height times width."""
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
 @inlined
 def overlap_of(box: Any, other: Any) -> Any:
-    """Intersection over union of two boxes."""
+    """Return the intersection over union of two boxes."""
     zero = as_float32(0)
     area, other_area = area_of(box), area_of(other)
     if not (area > 0 and other_area > 0):
@@ -63,10 +63,10 @@ def overlap_of(box: Any, other: Any) -> Any:
 
 @inlined
 def best_of(scores: Any, left: Any, count: int, step: int) -> int:
-    """The index of the highest score among those that are left.
+    """Return the index of the highest score among the remaining ones.
 
     Args:
-        step: from one score to the next.
+        step: step from one score to the next.
     """
     best = NOTHING
     for i in range(count):
@@ -77,7 +77,7 @@ def best_of(scores: Any, left: Any, count: int, step: int) -> int:
 
 @inlined
 def suppress(boxes: Any, left: Any, best: int, count: int, largest_overlap: Any) -> None:
-    """Take a box, and those that overlap it too much, from what is left."""
+    """Remove a box, and those that overlap it too much, from the remaining ones."""
     left[best] = 0
     box = float32_from(boxes, BOX * best)
     for i in range(count):
@@ -87,7 +87,7 @@ def suppress(boxes: Any, left: Any, best: int, count: int, largest_overlap: Any)
 
 @inlined
 def leave(scores: Any, left: Any, count: int, step: int, min_score: Any) -> None:
-    """Leave the boxes that reach the least score."""
+    """Keep the boxes whose score reaches the minimum."""
     for i in range(count):
         left[i] = scores[i * step] >= min_score
 
@@ -110,13 +110,14 @@ def select_boxes(
     max_detections: int,
     room: int,
 ) -> int:
-    """Boxes by their highest scores, and the best classes of each. As in TFLM, these have gaps between them.
+    """Select boxes by their highest scores, and the best classes of each. As in TFLM, the results have gaps between
+    them.
 
     Args:
-        scores: of all classes of a box, `step` elements after those of the last.
-        thresholds: the least score, and the largest overlap.
-        max_detections: boxes at most.
-        room: detections that the outputs have room for.
+        scores: scores of all classes of a box, followed by those of the next box after `step` elements.
+        thresholds: minimum score, and maximum overlap.
+        max_detections: maximum number of boxes.
+        room: number of detections that fit in the outputs.
     """
     for i in range(count):
         largest[i] = scores[i * step]
@@ -171,7 +172,7 @@ def select_boxes_of_classes(
     max_detections: int,
     room: int,
 ) -> int:
-    """The best boxes of all classes, after each class has suppressed boxes of its own; arguments as above."""
+    """Select the best boxes of all classes, after suppression within each class; arguments as in `select_boxes`."""
     found = 0
     for k in range(classes):
         of_class = float32_from(scores, k)
@@ -214,7 +215,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     )
     arrays: dict[str, Any] = {
         "boxes": boxes,
-        "scores": predictions.reshape(-1)[predictions.shape[2] - classes :],  # without the background, which is first
+        "scores": predictions.reshape(-1)[predictions.shape[2] - classes :],  # without the first class, the background
         "thresholds": np.array([parameters.nms_score_threshold, parameters.nms_iou_threshold], np.float32),
         "left": work_array(count, np.uint8),
         **dict(zip(("y_boxes", "y_classes", "y_scores", "y_count"), outputs)),

@@ -1,7 +1,7 @@
-"""Functions of inputs that broadcast, element by element.
+"""Element-wise functions of inputs that broadcast.
 
-Those of 8 bits are looked up in a table of all pairs, unless kernels are to be plain, or a sum has the outputs of a
-plane (`planes`). Others are computed: an input that broadcasts is first copied to as many elements as the output has.
+Functions of 8-bit inputs are looked up in a table of all pairs, except in plain kernels, and for sums that are computed
+on a plane (`planes`). Others are computed: an input that broadcasts is first copied to the size of the output.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from tflm.kernels.support.views import Copy
 
 @inlined
 def prelu(x: Any, alpha: Any) -> Any:
-    """x, or x * alpha where it is negative or not a number."""
+    """Return x, or x * alpha if x is negative or NaN."""
     product = x * alpha
     return x if x >= 0 else product
 
 
 @inlined
 def floor_mod(x: Any, divisor: Any) -> Any:
-    """The remainder of floats, with the sign of the divisor."""
+    """Return the remainder of floats, with the sign of the divisor."""
     remainder = np.fmod(x, divisor)
     if remainder == 0:
         return np.copysign(remainder, divisor)
@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUB": lambda a, b: a - b,
     "XOR": lambda a, b: a ^ b,
 }
-"""By operator; XOR is NOT_EQUAL of truth values."""
+"""Functions by operator. XOR of bools is NOT_EQUAL."""
 
 Function = Annotated[Callable[..., Any], FUNCTIONS]
 
@@ -104,7 +104,7 @@ def each(function: Function, x1: Elements, x2: Elements, y: Elements, count: int
 
 @kernel
 def each_within(function: Function, x1: Elements, x2: Elements, y: Elements, limits: Elements, count: int) -> int:
-    """Set y to the function of x1 and x2, within limits; integers wrap first, and what is not a number stays so."""
+    """Set y to the function of x1 and x2, clamped. Integers wrap first; NaN remains."""
     activation_min, activation_max = limits[0], limits[1]
     for i in range(count):
         y[i] = function(x1[i], x2[i])
@@ -115,7 +115,7 @@ def each_within(function: Function, x1: Elements, x2: Elements, y: Elements, lim
 
 @kernel
 def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) -> int:
-    """Quotient, cut off towards zero: a double differs from a whole number where that of two int32 does."""
+    """Divide, truncating towards zero. A quotient in float64 is integral only if that of two int32 is."""
     zeros = 0
     for i in range(count):
         zeros += x2[i] == 0
@@ -129,7 +129,7 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) 
 
 @kernel
 def floor_divide(x1: Float32s, x2: Float32s, y: Float32s, count: int) -> int:
-    """Quotient in float64, rounded down."""
+    """Divide in float64, rounding down."""
     zeros = 0
     for i in range(count):
         zeros += x2[i] == 0
@@ -142,7 +142,7 @@ def floor_divide(x1: Float32s, x2: Float32s, y: Float32s, count: int) -> int:
 
 @kernel
 def select(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: int) -> int:
-    """Set y to x1 where the condition holds, and to x2 where not."""
+    """Set y to x1 if the condition is true, else to x2."""
     for i in range(count):
         y[i] = x1[i] if condition[i] else x2[i]
     return DONE
@@ -150,7 +150,7 @@ def select(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: in
 
 @kernel
 def sum_float32(inputs: Int64s, y: Float32s, input_count: int, count: int) -> int:
-    """Set y to the sum of inputs, given by their addresses, from the first to the last."""
+    """Set y to the sum of inputs, given by their addresses, in order."""
     for i in range(count):
         total = float32_at(inputs[0])[i]
         for k in range(1, input_count):
@@ -176,10 +176,10 @@ def sum_int8(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """Set y to the sum of what inputs add, given by their addresses; it begins with what a stored zero adds.
+    """Set y to the sum of the addends of inputs, given by their addresses, starting with the addend of zero.
 
     Args:
-        addends: what each value adds, by its bits.
+        addends: the addend of each value, by its bits.
     """
     for i in range(count):
         total = addends[0]
@@ -191,7 +191,7 @@ def sum_int8(
 
 @kernel
 def accumulate(x: UInt8s, addends: Int64s, sums: Int32s, count: int, is_first: int) -> int:
-    """Add what the values of an input add, by their bits; the first input adds to what a stored zero adds."""
+    """Add the addends of an input's values, by their bits. The first input starts with the addend of zero."""
     for i in range(count):
         total = as_int32(addends[0]) if is_first else sums[i]
         sums[i] = total + addends[x[i]]
@@ -210,7 +210,7 @@ def requantize_sums(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """Set y to sums at its scale."""
+    """Set y to requantized sums."""
     for i in range(count):
         y[i] = clamped(scaled(sums[i], significand, left, right) + zero_point, activation_min, activation_max)
     return DONE
@@ -218,7 +218,7 @@ def requantize_sums(
 
 @kernel
 def look_up_pairs(x1: UInt8s, x2: UInt8s, table: UInt8s, y: UInt8s, count: int) -> int:
-    """The table has 256 elements for each value of x1."""
+    """Look up pairs in a table with 256 elements for each value of x1."""
     for i in range(count):
         y[i] = table[x1[i] << 8 | x2[i]]
     return DONE
@@ -247,7 +247,7 @@ def combine_addends(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """The function of two addends."""
+    """Set y to the function of two scaled addends."""
     for i in range(count):
         addend1 = scaled((x1[i] - zero_point1) << left_shift, significand1, left1, right1)
         addend2 = scaled((x2[i] - zero_point2) << left_shift, significand2, left2, right2)
@@ -271,7 +271,7 @@ def multiply_quantized(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """Product."""
+    """Multiply."""
     for i in range(count):
         product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), significand, left, right)
         y[i] = clamped(wrapped(product + zero_point), activation_min, activation_max)
@@ -296,7 +296,7 @@ def prelu_quantized(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """What is negative times x2, by one multiplier; the rest by another."""
+    """Multiply negative values by x2, with one multiplier; scale others with another one."""
     for i in range(count):
         value = x1[i] - zero_point1
         product = scaled(value * (x2[i] - zero_point2), significand1, left1, right1)
@@ -321,7 +321,7 @@ def compare_quantized(
     left2: int,
     right2: int,
 ) -> int:
-    """A comparison of numbers at their own scales."""
+    """Compare numbers of different scales."""
     for i in range(count):
         number1 = scaled((x1[i] - zero_point1) << LEFT_SHIFT, significand1, left1, right1)
         number2 = scaled((x2[i] - zero_point2) << LEFT_SHIFT, significand2, left2, right2)
@@ -333,13 +333,14 @@ def compare_quantized(
 
 
 def spread_operands(node: Node, count: int) -> tuple[list[Step], list[npt.NDArray[Any]]] | None:
-    """What broadcasts the first `count` inputs of a node; they and the output, flat, of one size.
+    """Return the copies that broadcast the first `count` inputs of a node, and all operands as flat arrays of the same
+    size.
 
-    None where there are no kernels for it.
+    None if no kernel supports it.
     """
     inputs, y = broadcast_operands(node, count)
     spread, copies = list[npt.NDArray[Any]](), list[Copy]()
-    # The first input that is spread can be so in the output, which is then computed in place.
+    # The first input can be broadcast into the output's memory. The output is then computed in place.
     is_free = not any(np.may_share_memory(x, y) for x in inputs)
     for i, x in enumerate(inputs):
         full, copied = _spread(x, y, node.eval_input(i).is_constant, is_free)
@@ -364,12 +365,12 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
 def _spread(
     x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool, is_free: bool
 ) -> tuple[npt.NDArray[Any], list[Copy]]:
-    """An input as a flat array of as many elements as the output has, and the copy that fills it in each run, if any.
+    """Return an input as a flat array of the output's size, and the copy that fills it in each run, if any.
 
-    An input of that size needs none, unless it shares bytes with the output without being in its place.
+    An input of that size needs no copy, unless it partly overlaps the output.
 
     Args:
-        is_free: whether the array can be the output's, where elements have the same size.
+        is_free: whether the output's memory can be used, if elements have the same size.
     """
     in_place = x.dtype == y.dtype and x.ctypes.data == y.ctypes.data
     if x.size == y.size and (in_place or not np.may_share_memory(x, y)):
@@ -417,7 +418,7 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
 
 
 class _PlaneOfSum(NamedTuple):
-    """How a sum or a difference is computed on a plane.
+    """A sum or difference that is computed on a plane.
 
     Attributes:
         swaps: whether x2 is the first input.
@@ -437,7 +438,7 @@ class _PlaneOfSum(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def _plane_of_sum(op: Sum) -> _PlaneOfSum | None:
-    """The plane of a sum of int8; None if none is found that is exact."""
+    """Find a plane for an int8 sum; None if none is exact."""
     int8 = np.dtype(np.int8)
     table = np.roll(pair_table(op, int8, int8, int8).reshape(256, 256), (128, 128), (0, 1))
     one = op.output.multiplier
@@ -467,7 +468,7 @@ def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:
 
 
 def _plain_steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
-    """The sum of one input after the other, for kernels that are given no addresses in tables."""
+    """Return the steps of a sum that adds one input after the other, for kernels without tables of addresses."""
     *inputs, y = operands
     op, size = node.op_data, {"count": y.size}
     if isinstance(op, QuantizedSum):
@@ -489,18 +490,19 @@ def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
 
 
 STEPS: dict[str, Callable[..., Step]] = {"ADD_N": _step_of_sum, "SELECT_V2": step_of_select}
-"""Of operators with other than two inputs: the step, from the node, flat inputs of the output's size and the output."""
+"""For operators with more or fewer than two inputs: returns the step, given the node, flat inputs of the output's size,
+and the output."""
 
 _pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
 
 
 def pair_table(function: BinaryFunction, *dtypes: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The function of all pairs of inputs of 8 bits; x1 is in the upper bits of the index.
+    """Return a table of a function for all pairs of 8-bit inputs; x1 is in the upper bits of the index.
 
-    Equal functions share one table of 64 KiB for as long as it is used.
+    Equal functions share one table of 64 KiB while it is in use.
 
     Args:
-        dtypes: of x1, x2 and the output.
+        dtypes: types of x1, x2 and the output.
     """
     table = _pair_tables.get((function, dtypes))
     if table is None:
@@ -521,17 +523,17 @@ def _quantized_number(name: str, number: QuantizedNumber) -> dict[str, int]:
 
 
 def multiplier_parts(name: str, multiplier: QuantizedMultiplier) -> dict[str, int]:
-    """The arguments of a kernel that say what it multiplies by; their names end in `name`."""
+    """Return a kernel's arguments for a multiplier; their names end in `name`."""
     return {part + name: value for part, value in zip(("significand", "left", "right"), parts(multiplier))}
 
 
 def requantization(output: Requantization) -> dict[str, int]:
-    """The arguments of a kernel that say how it requantizes."""
+    """Return a kernel's arguments for requantization."""
     return {**multiplier_parts("", output.multiplier), **output_stage(output.stage)}
 
 
 def output_stage(stage: OutputStage) -> dict[str, int]:
-    """The arguments of a kernel that say how its results are clamped."""
+    """Return a kernel's arguments for the zero point and the limits of its output."""
     return {"zero_point": stage.zero_point, "activation_min": stage.minimum, "activation_max": stage.maximum}
 
 

@@ -15,20 +15,20 @@ BEST_START, BEST_SLOPE = BEST_LINE
 
 @inlined
 def wrapped(value: Any) -> Any:
-    """The low 32 bits, as a signed number."""
+    """Return the low 32 bits, as a signed number."""
     return as_int64(as_int32(value))
 
 
 @inlined
 def scaled(value: int, significand: int, left: int, right: int) -> int:
-    """A 32-bit integer times significand (Q0.31) * 2^(left - right), rounded twice; `left` or `right` is 0."""
+    """Return a 32-bit integer times significand (Q0.31) * 2^(left - right), rounded twice; `left` or `right` is 0."""
     high = (wrapped(value << left) * significand + (1 << 30)) >> 31
     return rounding_divided(high, right)
 
 
 @inlined
 def rounding_divided(value: int, exponent: int) -> int:
-    """A value over 2^exponent, rounded, halves away from zero."""
+    """Return value / 2^exponent, rounded, with halves away from zero."""
     if exponent == 0:
         return value
     return (value + (value >> 63) + (1 << (exponent - 1))) >> exponent
@@ -36,7 +36,7 @@ def rounding_divided(value: int, exponent: int) -> int:
 
 @inlined
 def scaled_in_32_bits(value: int, significand: int, left: int, right: int) -> int:
-    """The same of a positive significand and shifts below 32, with no more than 32 bits after the product."""
+    """Return the same for a positive significand and shifts below 32, using no more than 32 bits after the product."""
     high = as_int32((as_int64(as_int32(value << (left & 31))) * significand + (1 << 30)) >> 31)
     mask = LARGEST >> ((31 - right) & 31)
     rounds_up = (high & mask) > (mask >> 1) + (high < 0)
@@ -46,13 +46,13 @@ def scaled_in_32_bits(value: int, significand: int, left: int, right: int) -> in
 
 @inlined
 def high_product(a: int, b: int) -> int:
-    """Product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
+    """Return the product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
     return (a * b + (1 << 30)) >> 31
 
 
 @inlined
 def one_over_one_plus(a: int) -> int:
-    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31: three steps of Newton's method, in Q2.29."""
+    """Return 1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31, by three steps of Newton's method in Q2.29."""
     half_denominator = as_int32((a + (1 << 31)) >> 1)
     x = as_int32(BEST_START + high_product(half_denominator, BEST_SLOPE))
     for _ in range(3):
@@ -64,11 +64,11 @@ def one_over_one_plus(a: int) -> int:
 
 @inlined
 def clamped(value: int, lowest: int, highest: int) -> int:
-    """The nearest value of a range."""
+    """Return the nearest value in a range."""
     return min(max(value, lowest), highest)
 
 
 def parts(multiplier: QuantizedMultiplier) -> tuple[int, int, int]:
-    """Significand, shift to the left and shift to the right of a multiplier that is one for all values."""
+    """Return significand, left shift and right shift of a multiplier that all channels share."""
     shift = int(multiplier.shift)
     return int(multiplier.significand), max(shift, 0) & 31, max(-shift, 0)

@@ -1,11 +1,11 @@
-"""SignalRfft and SignalIrfft: transforms with the arithmetic of kissfft, as `tflm.kernels.reference.signal.kiss_fft`.
+"""SignalRfft and SignalIrfft: transforms with kissfft's arithmetic, as in `tflm.kernels.reference.signal.kiss_fft`.
 
-A row of 2n real values is taken for n complex ones, pairs (real, imaginary), and transformed in stages. A stage of
-factor f divides its values by f (fixed point only), turns all but the first of its f slots by roots of unity, combines
-the slots, and puts them in order for the next stage. Slots have m = n / f pairs each.
+A row of 2n real values is transformed as n complex ones, pairs (real, imaginary), in stages. A stage of factor f
+divides its values by f (fixed point only), multiplies all but the first of its f slots by roots of unity (twiddle
+factors), applies a butterfly to the slots, and permutes them for the next stage. Slots have m = n / f pairs each.
 
-Samples of fixed point lie in integers twice as wide while they are worked on. What differs from type to type is how a
-product is rounded to a sample, how a sum wraps, and how it is halved: three functions that kernels hand on.
+Fixed-point samples are computed in integers twice as wide. Types differ in how a product is rounded to a sample, how a
+sum wraps, and how it is halved: kernels are given three functions for these.
 """
 
 from __future__ import annotations
@@ -29,61 +29,61 @@ from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
 
 @inlined
 def rounded_16(product: Any) -> Any:
-    """A product of Q0.15 as one, rounded, halves up."""
+    """Round a product of two Q0.15 to Q0.15, halves up."""
     return as_int32(as_int16(as_int32(as_int32(product) + (1 << 14)) >> 15))
 
 
 @inlined
 def wrapped_16(value: Any) -> Any:
-    """A sum as a sample."""
+    """Wrap a sum to a sample."""
     return as_int32(as_int16(value))
 
 
 @inlined
 def halved_16(value: Any) -> Any:
-    """Half of a sum that has not wrapped."""
+    """Halve a sum, without wrapping it."""
     return as_int32(as_int16(value >> 1))
 
 
 @inlined
 def rounded_32(product: Any) -> Any:
-    """A product of Q0.31 as one, rounded, halves up."""
+    """Round a product of two Q0.31 to Q0.31, halves up."""
     return as_int64(as_int32((product + (1 << 30)) >> 31))
 
 
 @inlined
 def wrapped_32(value: Any) -> Any:
-    """A sum as a sample."""
+    """Wrap a sum to a sample."""
     return as_int64(as_int32(value))
 
 
 @inlined
 def halved_32(value: Any) -> Any:
-    """Half of a sum that wraps before."""
+    """Wrap a sum, then halve it."""
     return as_int64(as_int32(value)) >> 1
 
 
 @inlined
 def unchanged(value: Any) -> Any:
-    """Products and sums of floats."""
+    """Return a product or sum of floats."""
     return value
 
 
 @inlined
 def halved_float(value: Any) -> Any:
-    """Half of a sum."""
+    """Halve a sum."""
     return value * as_float32(0.5)
 
 
 @inlined
 def undivided(value: Any, _count: int) -> Any:
-    """A sample of fixed point, which the transform has divided."""
+    """Return a fixed-point sample: the transform has already divided it."""
     return value
 
 
 @inlined
 def divided_float(value: Any, count: int) -> Any:
-    """A sample of float, which is that many times too large."""
+    """Divide a float sample by the number of samples."""
     return value / as_float32(count)
 
 
@@ -100,7 +100,7 @@ def divide(rounded: Any, x: Any, y: Any, factor: Any, count: int) -> int:
 
 @inlined
 def divide_and_turn(rounded: Any, x: Any, roots: Any, y: Any, factor: Any, root: int, first: int, last: int) -> int:
-    """Set further pairs of y to those of x times a factor, and then times their roots, which begin at `root`."""
+    """Set further pairs of y to those of x times a factor, and then times their roots, which start at `root`."""
     for i in range(first, last):
         real, imaginary = rounded(x[2 * i] * factor), rounded(x[2 * i + 1] * factor)
         c, s = roots[root + 2 * i], roots[root + 2 * i + 1]
@@ -111,7 +111,7 @@ def divide_and_turn(rounded: Any, x: Any, roots: Any, y: Any, factor: Any, root:
 
 @inlined
 def add_and_subtract(wrapped: Any, x: Any, y: Any, a: int, b: int, m: int) -> int:
-    """Put sum and difference of slots a and b of x to these slots of y."""
+    """Set slots a and b of y to the sum and the difference of these slots of x."""
     for i in range(2 * m):
         left, right = x[2 * m * a + i], x[2 * m * b + i]
         y[2 * m * a + i] = wrapped(left + right)
@@ -121,7 +121,7 @@ def add_and_subtract(wrapped: Any, x: Any, y: Any, a: int, b: int, m: int) -> in
 
 @inlined
 def add_and_subtract_upright(wrapped: Any, x: Any, y: Any, a: int, b: int, sign: Any, m: int) -> int:
-    """The same with slot b turned by a right angle, backwards if the sign is negative."""
+    """Do the same with slot b multiplied by i, or by -i if the sign is negative."""
     for i in range(m):
         to_a, to_b = 2 * m * a + 2 * i, 2 * m * b + 2 * i
         real, imaginary = x[to_b + 1] * sign, x[to_b] * sign
@@ -133,7 +133,7 @@ def add_and_subtract_upright(wrapped: Any, x: Any, y: Any, a: int, b: int, sign:
 
 @inlined
 def combine_3(rounded: Any, wrapped: Any, halved: Any, x: Any, y: Any, height: Any, m: int) -> int:
-    """Three slots. The second and the third are as far above a point in the middle as below."""
+    """Apply the butterfly to three slots. The second and third results are the sum and the difference of two terms."""
     for i in range(m):
         for part in range(2):
             at, other = 2 * i + part, 2 * i + 1 - part
@@ -149,7 +149,8 @@ def combine_3(rounded: Any, wrapped: Any, halved: Any, x: Any, y: Any, height: A
 
 @inlined
 def combine_5(rounded: Any, wrapped: Any, x: Any, y: Any, c1: Any, s1: Any, c2: Any, s2: Any, m: int) -> int:
-    """Five slots, of which two pairs are as far above a point in the middle as below; by two roots of unity."""
+    """Apply the butterfly to five slots, with two roots of unity. Two pairs of results are each the sum and the
+    difference of two terms."""
     for i in range(m):
         for part in range(2):
             at, other = 2 * i + part, 2 * i + 1 - part
@@ -171,7 +172,7 @@ def combine_5(rounded: Any, wrapped: Any, x: Any, y: Any, c1: Any, s1: Any, c2: 
 
 @inlined
 def order_pairs(x: Any, y: Any, orders: Any, first: int, n: int) -> int:
-    """Set the pairs of y to those of x in another order, which begins at `first`."""
+    """Set the pairs of y to permuted pairs of x; the permutation starts at `first`."""
     for i in range(n):
         pair = 2 * as_int64(orders[first + i])
         y[2 * i], y[2 * i + 1] = x[pair], x[pair + 1]
@@ -181,8 +182,8 @@ def order_pairs(x: Any, y: Any, orders: Any, first: int, n: int) -> int:
 # --- Transforms --------------------------------------------------------------------------------------------------
 
 INVERSE, HEIGHT_3, ROOTS_5 = 0, 6, 7
-"""Where other constants are among those that are divided by: the sign of a right angle, the height of the third of a
-circle above its middle, cosine and sine of a fifth and two fifths of a circle."""
+"""Indices of further constants, after the divisors: the sign of i, the sine of a third of a circle, and cosine and sine
+of a fifth and of two fifths of a circle."""
 
 
 @inlined
@@ -198,13 +199,13 @@ def transform(
     orders: Any,
     n: int,
 ) -> Any:
-    """Transform n pairs of x, and give what they lie in then: x, or y, which is worked in.
+    """Transform n pairs of x, and return the array with the result: x, or y, the other one being scratch memory.
 
     Args:
-        stages: how many there are, and their factors.
+        stages: the number of stages, and their factors.
         roots: for each stage, n pairs.
-        constants: 1 / factor, for factors to 5; and others.
-        orders: for each stage, where each pair comes from.
+        constants: 1 / factor, for factors up to 5, and further constants.
+        orders: for each stage, the source of each pair.
     """
     for stage in range(stages[0]):
         factor = stages[1 + stage]
@@ -233,9 +234,9 @@ def transform(
 def mirrored_sums(
     rounded: Any, wrapped: Any, x: Any, place: int, mirrored: int, roots: Any, k: int, half: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """Half of bin k and of its mirror image, conjugated: their sum, and their difference turned by a root of unity.
+    """Return half the sum of bin k and its conjugated mirror image, and half their difference times a root of unity.
 
-    Each is a real and an imaginary part; `place` and `mirrored` say where the bins are.
+    Both results have a real and an imaginary part; `place` and `mirrored` are the indices of the bins.
     """
     real, imaginary = rounded(x[place] * half), rounded(x[place + 1] * half)
     mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
@@ -247,7 +248,8 @@ def mirrored_sums(
 
 @inlined
 def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: Any, y: Any, to: int, n: int) -> int:
-    """The spectrum of real values, n + 1 bins from `to` on, from that of their pairs taken for complex values."""
+    """Compute the spectrum of real values, n + 1 bins from index `to`, from the spectrum of their pairs as complex
+    values."""
     real, imaginary = rounded(x[0] * half), rounded(x[1] * half)
     y[to], y[to + 1] = wrapped(real + imaginary), 0
     y[to + 2 * n], y[to + 2 * n + 1] = wrapped(real - imaginary), 0
@@ -265,7 +267,7 @@ def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: A
 
 @inlined
 def fold(rounded: Any, wrapped: Any, x: Any, start: int, roots: Any, half: Any, y: Any, n: int) -> int:
-    """The spectrum of pairs of real values taken for complex ones, from n + 1 bins of x from `start` on."""
+    """Compute the spectrum of pairs of real values as complex values from n + 1 bins of x, from index `start`."""
     first, last = x[start], x[start + 2 * n]
     y[0], y[1] = rounded(wrapped(first + last) * half), rounded(wrapped(first - last) * half)
     for k in range(1, n // 2 + 1):
@@ -305,7 +307,7 @@ def rfft(
     super_twiddles: Elements,
     shape: Int64s,
 ) -> int:
-    """SignalRfft. The shape is: rows, samples of a row of x, bins of a row of y, pairs of a transform."""
+    """Compute SignalRfft. The shape contains: rows, samples in a row of x, bins in a row of y, pairs of a transform."""
     n, given = shape[3], min(shape[1], 2 * shape[3])
     for row in range(shape[0]):
         for i in range(given):
@@ -336,7 +338,8 @@ def irfft(
     super_twiddles: Elements,
     shape: Int64s,
 ) -> int:
-    """SignalIrfft. The shape is: rows, bins of a row of x, samples of a row of y, pairs of a transform."""
+    """Compute SignalIrfft. The shape contains: rows, bins in a row of x, samples in a row of y, pairs of a
+    transform."""
     n = shape[3]
     for row in range(shape[0]):
         fold(rounded, wrapped, x, 2 * row * shape[1], super_twiddles, constants[2], work, n)
@@ -349,10 +352,10 @@ def irfft(
 
 
 LANES: dict[str, npt.DTypeLike] = {"int16": np.int32, "int32": np.int64, "float32": np.float32}
-"""What samples lie in while they are worked on."""
+"""The type in which samples are computed."""
 
 SLOTS_OF_4 = (0, 2, 1, 3)
-"""Where butterflies of four leave their results."""
+"""Slots of the results of a butterfly of four."""
 
 
 def _bind_rfft(context: KernelContext, node: Node) -> list[Step] | None:
@@ -381,7 +384,7 @@ def _bind_irfft(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _constants(config: KissFftrConfig, lane: npt.DTypeLike) -> dict[str, npt.NDArray[Any]]:
-    """Everything that a transform needs beside its input, its output and their shape."""
+    """Return everything that a transform needs except its input, its output and their shape."""
     n, unit = config.n, config.twiddles
     stages = config.factors[::-1]
     roots, orders = np.empty((len(stages), n, 2), lane), np.empty((len(stages), n), np.int32)
@@ -395,7 +398,7 @@ def _constants(config: KissFftrConfig, lane: npt.DTypeLike) -> dict[str, npt.NDA
         pairs = np.arange(n, dtype=np.intp).reshape(factor, rest, positions)
         orders[stage] = (pairs[SLOTS_OF_4, ...] if factor == 4 else pairs).swapaxes(0, 1).reshape(-1)
         positions *= factor
-    divisors = range(1, 6) if config.scalar.fraction_bits else [1] * 5  # floats are not divided
+    divisors = range(1, 6) if config.scalar.fraction_bits else [1] * 5  # floats are divided at the end
     parts = [config.scalar.samp_max // divisor for divisor in divisors]
     sign = 1 if config.inverse else -1
     return {

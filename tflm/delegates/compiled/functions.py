@@ -1,4 +1,5 @@
-"""Real functions for kernels, on float64, for results in float32: without branches, so that loops become vectors."""
+"""Real functions for kernels, in float64 for float32 results. They have no branches, so that loops can be
+vectorized."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int64
 
 MIN_EXPONENT, MAX_EXPONENT = -150.0, 130.0
-"""Powers of two beyond which float32 has zero and infinity."""
+"""Powers of two beyond which a float32 is zero or infinity."""
 
 LOG2_E, LN_2 = 1 / math.log(2), math.log(2)
 FRACTION_BITS, BIAS = 52, 1023
-"""Of float64."""
+"""Fraction bits and exponent bias of float64."""
 
 SMALL = 1 / 32
 """Below this, tanh uses its series, because exp(x) - 1 would lose too many digits."""
@@ -24,7 +25,7 @@ SMALL = 1 / 32
 
 @inlined
 def exponential(x: Any) -> Any:
-    """exp(x), to 1e-11; 0 and infinity where float32 has these; NaN stays NaN."""
+    """Return exp(x), with a relative error of 1e-11; 0 and infinity as in float32. NaN stays NaN."""
     power = x * LOG2_E
     power = MIN_EXPONENT if power < MIN_EXPONENT else power
     power = MAX_EXPONENT if power > MAX_EXPONENT else power

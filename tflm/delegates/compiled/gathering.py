@@ -33,7 +33,7 @@ from tflm.kernels.reference.resize import STEP_BITS, Neighbours
 def gather(
     x: Address, indices: Int32s, y: Address, batches: int, outer: int, size: int, count: int, slice_bytes: int
 ) -> int:
-    """Copy slices at `count` indices of each batch, (outer, size, slice)."""
+    """Copy the slices at `count` indices of each batch, (outer, size, slice)."""
     outside = 0
     for i in range(batches * count):
         outside += indices[i] < 0 or indices[i] >= size
@@ -51,10 +51,10 @@ def gather(
 def gather_slices(
     x: Address, indices: Int32s, y: Address, steps: Int64s, length: int, size: int, count: int, slice_bytes: int
 ) -> int:
-    """Copy `count` slices of x, which has `size` of them, each at an index of `length` numbers.
+    """Copy `count` slices of x, which contains `size` slices, each given by an index of `length` numbers.
 
     Args:
-        steps: slices from one to the next along each indexed dimension.
+        steps: number of slices from one to the next along each indexed dimension.
     """
     outside = 0
     for i in range(count):
@@ -74,7 +74,7 @@ def gather_slices(
 
 @kernel
 def dequantize_rows(x: Int8s, indices: Int32s, y: Float32s, scale: Float32s, size: int, count: int, depth: int) -> int:
-    """The real numbers of rows of x, which has `size` of them, at `count` indices."""
+    """Dequantize the rows of x, which has `size` rows, at `count` indices."""
     outside = 0
     for i in range(count):
         outside += indices[i] < 0 or indices[i] >= size
@@ -89,14 +89,14 @@ def dequantize_rows(x: Int8s, indices: Int32s, y: Float32s, scale: Float32s, siz
 
 @inlined
 def mean_int8(a: Any, b: Any, c: Any, d: Any, upper: Any, lower: Any, left: Any, right: Any) -> Any:
-    """The weighted mean of four neighbours; the products are Q11.20."""
+    """Return the weighted mean of four neighbours; products are in Q11.20."""
     total = a * (upper * left) + b * (lower * left) + c * (upper * right) + d * (lower * right)
     return rounding_divided(as_int32(total), 2 * STEP_BITS)
 
 
 @inlined
 def mean_float32(a: Any, b: Any, c: Any, d: Any, upper: Any, lower: Any, left: Any, right: Any) -> Any:
-    """The same for floats: each product is rounded, weight by weight."""
+    """Return the same for floats; the product of each weight is rounded."""
     return a * upper * left + b * lower * left + c * upper * right + d * lower * right
 
 
@@ -114,11 +114,11 @@ def interpolate(
     column_weights: Elements,
     shape: Int64s,
 ) -> int:
-    """Each pixel of y from its four neighbours in x.
+    """Compute each pixel of y from its four neighbours in x.
 
     Args:
-        rows, columns: first the lower neighbours of all rows or columns of y, then the upper ones.
-        row_weights, column_weights: the weights of these.
+        rows, columns: the lower neighbours of all rows or columns of y, then the upper ones.
+        row_weights, column_weights: weights of the neighbours.
         shape: batches, height, width and depth of x, height and width of y.
     """
     height, width, depth = shape[4], shape[5], shape[3]

@@ -14,13 +14,13 @@ from tflm.compiler.processor import processor
 from tflm.delegates.compiled.tiles import copy_flipped
 
 SLACK = 512
-"""Bytes after an image that tiles may read, and multiply by 0."""
+"""Number of bytes after an image that tiles may read (and multiply by 0)."""
 
 ALIGNMENT = 64
 
 
 def aligned(shape: Sequence[int], dtype: npt.DTypeLike, slack: int = 0) -> npt.NDArray[Any]:
-    """An array of zeros, aligned to 64 bytes, with `slack` bytes after it that may be read."""
+    """Return an array of zeros, aligned to 64 bytes, followed by `slack` bytes that may be read."""
     kind: np.dtype[Any] = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     memory = np.zeros(size + slack + ALIGNMENT, np.uint8)
@@ -33,7 +33,7 @@ def fill_image(x: Elements, image: Elements, sizes: Int64s, copies: int, flip: i
     """image[i, j, k, c, copies] = (x[i, j, k, c] ^ flip) - zero_point.
 
     Args:
-        sizes: of i, j, k and c; then the strides of i, j and k in x, and in image, in elements.
+        sizes: sizes of i, j, k and c; then the strides of i, j and k in x, and in image, in elements.
     """
     count = sizes[3]
     for i in range(sizes[0]):
@@ -52,13 +52,13 @@ def fill_image(x: Elements, image: Elements, sizes: Int64s, copies: int, flip: i
 
 
 class Image(NamedTuple):
-    """The layout of an input's elements in an image.
+    """The layout of a padded input.
 
     Attributes:
-        unit: of the tiles that take it: "bytes", "pairs" or "float".
-        x_dtype, dtype: of the input and of the image, float32 as int32, which it is copied as.
-        border: what stands for zero, in the image.
-        flip, zero_point: how an element of the input becomes one of the image.
+        unit: unit of the tiles that read it: "bytes", "pairs" or "float".
+        x_dtype, dtype: types of the input and of the image. A float32 is copied as int32.
+        border: the value in the image that stands for zero.
+        flip, zero_point: an element of the image is (input ^ flip) - zero_point.
     """
 
     unit: str
@@ -70,12 +70,12 @@ class Image(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Whether elements equal those of the input."""
+        """Whether the elements are the same as those of the input."""
         return self.x_dtype == self.dtype and not self.flip and not self.zero_point
 
     @property
     def unflipped(self) -> Image:
-        """The same layout before bytes become unsigned: that of the input itself."""
+        """Return the same layout before bytes become unsigned, which is that of the input."""
         return self._replace(dtype=self.x_dtype, flip=0) if self.flip else self
 
     def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int = 1) -> Step:
@@ -105,7 +105,7 @@ class Image(NamedTuple):
 
 
 def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) -> Image:
-    """The layout of an input in an image.
+    """Return the layout of an input in an image.
 
     Args:
         zero_point: zero point of an integer input.

@@ -1,4 +1,4 @@
-"""Functions of int16 between the entries of TFLM's small tables, for kernels without a table of all results."""
+"""Functions of int16 by interpolation in TFLM's small tables, for kernels without a table of all results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST_ENTRY = 255
 
 @inlined
 def interpolated(steps: int, table: Any, bits: int, end: int) -> int:
-    """`SIGMOID_TABLE` at `steps` / 2^bits, in Q0.(16 + bits); `end` from its last entry on."""
+    """Return `SIGMOID_TABLE` at `steps` / 2^bits, in Q0.(16 + bits), and `end` from its last entry on."""
     place = steps >> bits
     if place >= LAST_ENTRY:
         return end
@@ -26,7 +26,7 @@ def interpolated(steps: int, table: Any, bits: int, end: int) -> int:
 
 @inlined
 def sigmoid_of_steps(steps: int, table: Any) -> int:
-    """sigmoid in Q0.15 of a number in steps of 1 / 12288."""
+    """Return the sigmoid in Q0.15 of a number in steps of 1 / 12288."""
     q25 = interpolated(abs(max(steps, -LARGEST)), table, 9, 0x7FFF << 10)
     below_zero = steps >> 31
     return ((q25 ^ below_zero) + (below_zero & (1 << 25)) + (1 << 9)) >> 10
@@ -34,7 +34,7 @@ def sigmoid_of_steps(steps: int, table: Any) -> int:
 
 @inlined
 def tanh_of_steps(steps: int, table: Any) -> int:
-    """tanh in Q0.15 of a number in steps of 1 / 12288: 2 sigmoid(2x) - 1."""
+    """Return tanh in Q0.15 of a number in steps of 1 / 12288: 2 sigmoid(2x) - 1."""
     q24 = interpolated(abs(max(steps, -LARGEST)), table, 8, 0xFFFF << 8)
     below_zero = steps >> 31
     return (((q24 - (1 << 23)) ^ below_zero) + (1 << 7)) >> 8
@@ -42,7 +42,7 @@ def tanh_of_steps(steps: int, table: Any) -> int:
 
 @inlined
 def look_up_between(value: int, table: Any) -> int:
-    """The value of a table of 513 entries for an int16, interpolated between two of them."""
+    """Return the value of a table of 513 entries for an int16, interpolated between two entries."""
     place = 256 + (value >> 7)
     low = as_int32(table[place])
     between: int = low + (((table[place + 1] - low) * (value & 0x7F) + 64) >> 7)

@@ -1,22 +1,23 @@
-"""Requantization in float32: outputs are floors of points on a line, one line for each channel.
+"""Requantization in float32: outputs are floors of points on a line, with a line for each channel.
 
 An accumulator a of 32 bits becomes floor((a * factor + addend) / 2^shift) + zero_point, clamped. Here it becomes
 
     floor(fma(x, high, fma(x, low, offset)))    x = float32(a + start), both sums rounded down
 
-- high + low is the exact slope, factor / 2^shift, whose significand has at most 31 bits. Short lines do with `high`
-  alone, the exact slope rounded to float32, or a neighbour of that: then there is one sum.
-- `start`, which belongs to the sum of a channel from its begin, stands for nearly all of the zero point and of the
-  addend; what is left, `offset`, is smaller than a step of the line, and therefore has small rounding errors.
-- The outer sum has none: rounding down does not change on which side of an integer a number is.
+- high + low is the exact slope, factor / 2^shift, whose significand has at most 31 bits. Short lines need only `high`,
+  the exact slope rounded to float32, or a neighbour of that: then there is one sum.
+- `start`, the initial value of a channel's sum, accounts for nearly all of the zero point and of the addend. The rest,
+  `offset`, is smaller than a step of the line, and therefore has small rounding errors.
+- The outer sum has no rounding error that matters: rounding down does not move a number to the other side of an
+  integer.
 - Results that round halves away from zero come from two lines: `below`, where x < switch, and `offset`.
 
-Both functions of a are monotone. So they are equal for all a if they are at each threshold, where the exact one reaches
-the next output: at the threshold t, and at t - 1. How far the exact line is from an integer there is a remainder of a
-division by `factor`. The least of these remainders leave a window for `offset`; `lines_of` takes its middle, and
-accepts a channel if what remains is larger than all rounding errors.
+Both functions of a are monotone. They are therefore equal for all a if they are equal next to each threshold t, where
+the exact function reaches the next output: at t and at t - 1. The distance of the exact line from an integer there is
+the remainder of a division by `factor`. The smallest of these remainders leave a range for `offset`; `lines_of` uses
+its middle, and accepts a channel if the margin exceeds all rounding errors.
 
-A channel whose accumulators reach one threshold at most needs no slope: it has a step there.
+A channel whose accumulators reach at most one threshold needs no slope, only a step.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ Floats32 = npt.NDArray[np.float32]
 Truths = npt.NDArray[np.bool_]
 
 EXACT = 1 << 24
-"""Integers up to this are float32."""
+"""Integers up to this are exact in float32."""
 
 MAX_RIGHT = 23
-"""Shifts to the right beyond this leave slopes for which no threshold is in `EXACT`."""
+"""Maximum right shift. With larger ones, slopes are so small that no threshold is within `EXACT`."""
 
 LARGEST_SLOPE = 64
 LARGEST_OUTPUT = 256
 """A bound on the absolute value of slope * x next to a threshold of 8 bits."""
 
 EPSILON = 2.0**-23
-"""Relative error of a float32 that was rounded down."""
+"""Relative error of a float32 after rounding down."""
 
 FLOAT64_ERROR = 2.0**-45
-"""A bound on the errors of the arithmetic here, in float64 on numbers up to `LARGEST_SLOPE`."""
+"""Upper bound of errors in this module, which computes in float64 with numbers up to `LARGEST_SLOPE`."""
 
 NEIGHBOURS = 0, 1, -1, 2, -2
-"""Slopes that are tried for short lines, as distances from the nearest float32 in units of the last place."""
+"""Slopes to try for short lines, as distances from the nearest float32 in units of the last place."""
 
 SLOPE_OF_STEP = 2.0**-32
-"""With it, no accumulator is as far as an output away from a step."""
+"""A slope so small that accumulators do not reach another output."""
 
 
 class Multipliers(NamedTuple):
@@ -62,7 +63,8 @@ class Multipliers(NamedTuple):
 
     Attributes:
         factor, addend, sign, shift: one for each channel.
-        lowest, highest: of the accumulators, both within 32 bits, as they are times 2 to the left shift in the factor.
+        lowest, highest: range of the accumulators. Both fit in 32 bits, also after the left shift that the factor
+            contains.
     """
 
     factor: Integers
@@ -73,11 +75,11 @@ class Multipliers(NamedTuple):
     highest: Integers
 
     def of(self, channels: Truths) -> Multipliers:
-        """The same for some of the channels."""
+        """Return the multipliers of some of the channels."""
         return Multipliers(*(values[channels] for values in self))
 
     def outputs(self, accumulators: Integers, stage: OutputStage) -> Integers:
-        """The outputs for accumulators, one for each channel."""
+        """Return the outputs for accumulators, one for each channel."""
         products = accumulators * self.factor
         is_negative = products < -(1 << 30)
         results = (products + self.addend - is_negative * self.sign) >> self.shift
@@ -86,13 +88,13 @@ class Multipliers(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Lines of channels.
+    """The lines of channels.
 
     Attributes:
         rows: float32, (high, low, offset), or (high, low, offset, below, switch) where halves go away from zero. Short
             lines have no `low`.
-        starts: what the sums of each channel begin with.
-        are_short: whether a float32 is enough for all slopes.
+        starts: initial value of each channel's sum.
+        are_short: whether all slopes are a single float32.
     """
 
     rows: Floats32
@@ -101,7 +103,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(multipliers: Multipliers, stage: OutputStage, *, rounds_away: bool) -> Lines | None:
-    """The lines of channels with outputs of 8 bits; None if there is one whose line can't be shown to be exact."""
+    """Return the lines of channels with 8-bit outputs; None if one cannot be shown to be exact."""
     lowest, highest = (multipliers.outputs(end, stage) for end in (multipliers.lowest, multipliers.highest))
     is_step = highest - lowest <= 1
     reached = lowest[~is_step] - stage.zero_point, highest[~is_step] - stage.zero_point
@@ -118,8 +120,8 @@ def lines_of(multipliers: Multipliers, stage: OutputStage, *, rounds_away: bool)
 
 
 def _first_with(multipliers: Multipliers, stage: OutputStage, outputs: Integers) -> Integers:
-    """The first accumulator of each channel whose output is at least this value."""
-    first, last = multipliers.lowest, multipliers.highest  # the accumulator is between
+    """Return the first accumulator of each channel whose output reaches this value."""
+    first, last = multipliers.lowest, multipliers.highest  # bounds of a binary search
     while (first < last).any():
         middle = (first + last) >> 1
         is_reached = multipliers.outputs(middle, stage) == outputs
@@ -130,7 +132,7 @@ def _first_with(multipliers: Multipliers, stage: OutputStage, outputs: Integers)
 def _slopes(
     multipliers: Multipliers, reached: tuple[Integers, Integers], stage: OutputStage, rounds_away: bool
 ) -> Lines | None:
-    """The lines of channels with more outputs, which are from the first to the second of `reached`."""
+    """Return the lines of channels with several outputs, from the first to the second of `reached`."""
     factor, addend, sign, shift = multipliers[:4]
     if (shift > 31 + MAX_RIGHT).any():
         return None
@@ -145,7 +147,7 @@ def _slopes(
     whole = starts.astype(np.int64)
     exact_offset = addend + np.left_shift(np.int64(stage.zero_point), shift) - factor * whole
     lowest, highest = stage.minimum - stage.zero_point, stage.maximum - stage.zero_point
-    # The output after the last one must not be reached, either.
+    # The output after the last one must not be reached.
     bounds = np.maximum(reached[0], lowest + 1), np.minimum(reached[1] + 1, highest)
     first = min(0, highest) if rounds_away else lowest + 1
     sides = [_thresholds(multipliers, exact_offset, _steps(first, highest, *bounds), stage.zero_point)]
@@ -160,19 +162,19 @@ def _slopes(
 
 
 def _steps(first: int, last: int, lowest: Integers, highest: Integers) -> Integers:
-    """The integers of a range, both ends included, within the bounds of each channel: (integers, channels or 1)."""
+    """Return the integers of a range (inclusive) limited to the bounds of each channel: (integers, channels or 1)."""
     column = np.arange(first, last + 1, dtype=np.int64)[:, np.newaxis]
     is_bounded = (lowest > first).any() or (highest < last).any()
-    return np.minimum(np.maximum(column, lowest), highest) if is_bounded else column  # np.clip takes much longer
+    return np.minimum(np.maximum(column, lowest), highest) if is_bounded else column  # np.clip is much slower
 
 
 class _Thresholds(NamedTuple):
-    """Where the exact line of each channel reaches outputs.
+    """The points where the exact line of each channel reaches another output.
 
     Attributes:
-        offset: of the line.
-        heights: (outputs, channels), of the line without its offset, at the first accumulator beyond a threshold.
-        above: how far the line is above the output at the same places.
+        offset: offset of the line.
+        heights: (outputs, channels), height of the line without its offset, at the first accumulator after a threshold.
+        above: distance of the line above the output at the same points.
     """
 
     offset: Floats
@@ -180,14 +182,14 @@ class _Thresholds(NamedTuple):
     above: Floats
 
     def of(self, channels: Integers) -> _Thresholds:
-        """The same for some of the channels."""
+        """Return the thresholds of some of the channels."""
         if len(channels) == len(self.offset):
             return self
         return _Thresholds(self.offset[channels], self.heights[:, channels], self.above[:, channels])
 
 
 def _thresholds(multipliers: Multipliers, exact_offset: Integers, steps: Integers, zero_point: int) -> _Thresholds:
-    """The thresholds of outputs (outputs, channels) without the zero point."""
+    """Return the thresholds of outputs (outputs, channels), given without the zero point."""
     factor, addend, _, shift, *_ = multipliers
     unit = 0.5**shift
     remainders = steps * (np.left_shift(np.int64(1), shift) % factor)
@@ -200,7 +202,7 @@ def _thresholds(multipliers: Multipliers, exact_offset: Integers, steps: Integer
 
 
 def _short_lines(slope: Floats, sides: Sequence[_Thresholds]) -> list[Floats32] | None:
-    """A slope of one float32, and the offset of each side; None if there is a channel where none near it is exact."""
+    """Return slopes of one float32, and the offset of each side; None if some channel has no exact one."""
     rows = np.zeros((1 + len(sides), len(slope)), np.float32)
     left = np.arange(len(slope), dtype=np.int64)
     for neighbour in NEIGHBOURS:
@@ -215,7 +217,8 @@ def _short_lines(slope: Floats, sides: Sequence[_Thresholds]) -> list[Floats32] 
 
 
 def _long_lines(slope: Floats, sides: Sequence[_Thresholds]) -> list[Floats32] | None:
-    """A slope of two float32, of which the first is not larger than it, and the offset of each side."""
+    """Return slopes of two float32, the first of which is not larger than the exact slope, and the offset of each
+    side."""
     nearest = slope.astype(np.float32)
     high = np.where(nearest > slope, np.nextafter(nearest, np.float32(0)), nearest)
     offsets, accepted = _offsets(slope, slope, sides, EPSILON)
@@ -225,11 +228,11 @@ def _long_lines(slope: Floats, sides: Sequence[_Thresholds]) -> list[Floats32] |
 def _offsets(
     exact: Floats, slope: Floats, sides: Sequence[_Thresholds], epsilon: float = 0.0
 ) -> tuple[list[Floats32], Truths]:
-    """The offset of each side of lines, and whether all thresholds of a channel are exact.
+    """Return the offset of each side of lines, and whether all thresholds of a channel are exact.
 
     Args:
-        exact, slope: of the exact line, and of the line.
-        epsilon: the relative error of what is added to the offset.
+        exact, slope: slopes of the exact line, and of the line.
+        epsilon: relative error of the term to which the offset is added.
     """
     found = [_offset(exact, slope, side, epsilon) for side in sides]
     return [offset for offset, _ in found], np.logical_and.reduce([accepted for _, accepted in found])
@@ -240,7 +243,7 @@ def _offset(exact: Floats, slope: Floats, side: _Thresholds, epsilon: float) -> 
     if slope is not exact:
         above = side.heights * ((slope - exact) / exact)
         above += side.above
-    # With the exact offset, the line is `over` an integer at a threshold, and `under` one just before.
+    # With the exact offset, the line is above an integer by `over` at a threshold, and below it by `under` just before.
     over = np.minimum(above.min(axis=0, initial=np.inf), slope)
     under = slope - above.max(axis=0, initial=0)
     offset = (side.offset + (under - over) / 2).astype(np.float32)

@@ -1,4 +1,4 @@
-"""LOG_SOFTMAX along rows. What depends on one distance from the largest element of a row comes from tables."""
+"""LOG_SOFTMAX along rows. Functions of a single distance from the largest element of a row come from tables."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from tflm.kernels.reference.softmax import (
 WEIGHT_N, WEIGHT_D, WEIGHT_I, WEIGHT_F = LOG_WEIGHTS
 
 UNIT = 1 << (30 - SCALED_DIFF_INTEGER_BITS)
-"""1 with one integer bit more than the result has."""
+"""1 with one integer bit more than the result."""
 
 OUTPUT_SHIFT = 31 - SCALED_DIFF_INTEGER_BITS - LOG_OUTPUT_INTEGER_BITS
-"""From Q5.26 to the output's Q4.4, of 8 bits."""
+"""Right shift from Q5.26 to the 8-bit output in Q4.4."""
 
 ZERO_POINT = 127
 
 
 @inlined
 def log_of_sum(total: int) -> int:
-    """log(x) in Q5.26 for x >= 1 in Q12.19: `log_from_one`."""
+    """Return log(x) in Q5.26 for x >= 1 in Q12.19; see `log_from_one`."""
     zeros = leading_zeros(total) - 32
     other_zeros = leading_zeros(high_product(total, ROOT)) - 33
     n = max(
@@ -70,11 +70,11 @@ def log_of_sum(total: int) -> int:
 
 @kernel
 def log_softmax_int8(x: Int8s, y: Int8s, scaled: Int32s, addends: Int32s, rows: int, depth: int) -> int:
-    """Of int8, to Q4.4 with the zero point 127.
+    """Compute LOG_SOFTMAX of int8, in Q4.4 with zero point 127.
 
     Args:
-        scaled: by distance from the largest element, its negative in Q5.26.
-        addends: the exponential of that, in Q12.19.
+        scaled: by distance from the largest element: the negative distance in Q5.26.
+        addends: its exponential, in Q12.19.
     """
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
@@ -93,12 +93,12 @@ REAL_LOGS: dict[str, Callable[..., Any]] = {
     "library": lambda x: np.log(x),
 }
 RealLog = Annotated[Callable[..., Any], REAL_LOGS]
-"""Of float32, as in `recurrent`."""
+"""Logarithms of float32; see `recurrent`."""
 
 
 @kernel
 def log_softmax_float32(real_exp: RealExp, real_log: RealLog, x: Float32s, y: Float32s, rows: int, depth: int) -> int:
-    """Of floats. The sum is taken in the order of the elements: its log depends on that near 1."""
+    """Compute LOG_SOFTMAX of floats."""
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         total = as_float32(0)

@@ -1,4 +1,4 @@
-"""Copies: of bytes in one piece, row by row, or element by element; and operators that only copy."""
+"""Copies of contiguous bytes, of rows, or of elements; and operators that only copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANK = 6
 
 @kernel
 def move(target: Address, source: Address, count: int) -> int:
-    """Copy bytes in one piece; source and target may overlap."""
+    """Copy contiguous bytes; source and target may overlap."""
     move_bytes(target, source, count)
     return DONE
 
@@ -41,7 +41,7 @@ def move_rows(target: Address, source: Address, rows: int, target_step: int, sou
 def move_vectors(
     builder: Any, target: int, source: int, rows: int, target_step: int, source_step: int, *, row_bytes: int
 ) -> None:
-    """The same for rows of one vector."""
+    """Copy rows of one vector."""
     w = Writer(builder)
     with w.loop(rows) as row:
         vector = w.load(w.add(source, w.times(row, source_step)), w.vector(w.i8, row_bytes))
@@ -77,20 +77,20 @@ def fill(target: Elements, value: Elements, count: int) -> int:
 
 
 ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
-"""By the bytes of an element: the type it is copied as, unless it is a float32, whose type C has to know."""
+"""Types for copies, by the size of an element. A float32 is copied as such, because C must know its type."""
 
 SHORTEST_ROW = 16
-"""Minimum bytes of a row for which memmove pays off."""
+"""Minimum size of a row in bytes for which memmove pays."""
 
 VECTOR_BYTES = (16, 32, 64)
-"""Bytes of rows that are copied as one vector, without a call of memmove."""
+"""Sizes in bytes of rows that are copied as one vector, without memmove."""
 
 SHORTEST_LOOP = 16
-"""Minimum number of elements of the last dimension for which it stays the innermost loop, and not the longest one."""
+"""Minimum size of the last dimension for which it is the innermost loop; otherwise, the longest dimension is."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
-    """The steps of copies, one after another.
+    """Return the steps of copies in order.
 
     None if elements change their type, target and source overlap, or an earlier copy may have changed a source.
     """
@@ -114,7 +114,7 @@ def _is_same_memory(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> bool:
 
 
 class Dimension(NamedTuple):
-    """A size, and the steps from one element to the next in target and source, in bytes."""
+    """Size of a dimension, and the steps from one element to the next in target and source, in bytes."""
 
     size: int
     target_step: int
@@ -149,7 +149,7 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
 
 
 def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dimension]:
-    """The dimensions of a copy; contiguous ones are merged, and those of one element dropped."""
+    """Return the dimensions of a copy, with contiguous ones merged, and those of one element omitted."""
     found: list[Dimension] = []
     for dimension in map(Dimension, target.shape, target.strides, source.strides):
         if dimension.size == 1:
@@ -162,7 +162,7 @@ def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dime
 
 
 def fixed_copies(node: Node) -> Sequence[Copy] | None:
-    """The copies of every invoke of an operator that only copies; None if they can change."""
+    """Return the copies of an operator that only copies; None if they can change between invokes."""
     copying = REGISTRATIONS[node.operator].bind
     assert isinstance(copying, Copying)
     return copying.fixed_copies(node)

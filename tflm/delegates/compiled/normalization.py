@@ -1,4 +1,4 @@
-"""L2_NORMALIZATION along rows: elements over the root of the sum of their squares."""
+"""L2_NORMALIZATION along rows: divides elements by the root of the sum of their squares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.l2_normalization import OUTPUT_BITS, SMALLEST_NORM
 
 FRACTION_BITS = 28
-"""Of the numbers that Newton's method is done in."""
+"""Fraction bits of the numbers in Newton's method."""
 
 ONE, THREE_HALVES = 1 << FRACTION_BITS, 3 << (FRACTION_BITS - 1)
 
@@ -26,8 +26,8 @@ SMALLEST = float(SMALLEST_NORM)
 
 @inlined
 def inverse_square_root(value: int) -> tuple[int, int]:
-    """1 / sqrt(value) for a value of 32 bits, as significand (Q0.31) and shift to the left; see the function of the
-    same name in `tflm.kernels.arithmetic.fixed_point`."""
+    """Return 1 / sqrt(value) for a 32-bit value, as significand (Q0.31) and left shift; see the function of the same
+    name in `tflm.kernels.arithmetic.fixed_point`."""
     shift = 11
     if value >= 1 << 29:
         value >>= 2
@@ -46,7 +46,7 @@ def inverse_square_root(value: int) -> tuple[int, int]:
 
 @kernel
 def normalize_int8(x: Int8s, y: Int8s, rows: int, depth: int, zero_point: int) -> int:
-    """Rows of int8 in Q0.7."""
+    """Normalize rows of int8, in Q0.7."""
     for first in range(0, rows * depth, depth):
         total = as_int64(0)
         for i in range(first, first + depth):
@@ -63,7 +63,7 @@ def normalize_int8(x: Int8s, y: Int8s, rows: int, depth: int, zero_point: int) -
 
 @kernel
 def normalize_float32(x: Float32s, y: Float32s, rows: int, depth: int) -> int:
-    """Rows of floats."""
+    """Normalize rows of floats."""
     for first in range(0, rows * depth, depth):
         total = as_float32(0)
         for i in range(first, first + depth):

@@ -1,8 +1,8 @@
-"""TRANSPOSE_CONV as an ordinary convolution: the windows and the weights of each phase of the output.
+"""TRANSPOSE_CONV as an ordinary convolution, with the windows and the weights of each phase of the output.
 
-Seen from the output, it is a convolution with a stride of 1. Every stride-th row of the output, which is one of its
-phases, has windows that reach over ceil(taps / stride) rows of the input, for every stride-th row of the filter. All
-phases together are one product of these windows with weights that have all channels once for each phase.
+The rows of the output whose index has the same remainder modulo the stride form a phase. Each row of a phase is
+computed from a window of ceil(taps / stride) rows of the input, and from every stride-th row of the filter. All phases
+together are a single convolution: each channel of the weights exists once for each phase.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tflm.kernels.layers.geometry import Axis
 
 @dataclass(frozen=True)
 class Phases:
-    """How one dimension of the output comes from windows along the input.
+    """How output positions along one dimension are computed from windows of the input.
 
     Output position o is phase (o + before) modulo stride of window (o + before) / stride.
 
     Attributes:
-        taps: taps of the filter.
+        taps: number of taps of the filter.
         outputs: number of output positions.
         windows: number of windows of the input that the output uses.
     """
@@ -36,7 +36,7 @@ class Phases:
 
     @property
     def count(self) -> int:
-        """The number of phases that differ: those beyond the filter are all alike."""
+        """Number of different phases. All phases beyond the filter are alike."""
         return min(self.stride, self.taps + 1)
 
     @property
@@ -45,13 +45,13 @@ class Phases:
         return self.taps % self.stride == 0
 
     def places(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """For each output position, its window and phase."""
+        """Return the window and the phase of each output position."""
         window, phase = np.divmod(np.arange(self.outputs, dtype=np.intp) + self.before, self.stride)
         return window - window[0], np.minimum(phase, self.count - 1)
 
 
 def phases(axis: Axis) -> Phases:
-    """The phases of one dimension; the axis is that of a convolution from the output to the input."""
+    """Return the phases of one dimension. The axis is that of a convolution from the output to the input."""
     first, last = axis.before // axis.stride, (axis.before + axis.size - 1) // axis.stride
     taps = -(-axis.taps // axis.stride)
     windows = Axis(axis.windows, taps, last - first + 1, before=taps - 1 - first)
@@ -59,7 +59,7 @@ def phases(axis: Axis) -> Phases:
 
 
 def by_phase(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> npt.NDArray[Any]:
-    """Weights (channels, rows, columns, depth) by phase.
+    """Reorder weights (channels, rows, columns, depth) by phase.
 
     Returns:
         (row phases * column phases * channels, row taps, column taps, depth).
@@ -68,13 +68,13 @@ def by_phase(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> npt.ND
     row_taps, column_taps = rows.windows.taps, columns.windows.taps
     padded = np.zeros((channels, row_taps * rows.count, column_taps * columns.count, depth), weights.dtype)
     padded[:, : rows.taps, : columns.taps] = weights
-    # A window goes forward through the input, which is backward through the filter.
+    # A window goes forward through the input, and backward through the filter.
     split = padded.reshape(channels, row_taps, rows.count, column_taps, columns.count, depth)[:, ::-1, :, ::-1]
     return split.transpose(2, 4, 0, 1, 3, 5).reshape(-1, row_taps, column_taps, depth)
 
 
 def places_by_window(batches: int, rows: Phases, columns: Phases) -> npt.NDArray[np.intp]:
-    """For each output position, its index in an order by window, then by phase."""
+    """Return each output position's index in the order by window, then by phase."""
     (row, row_phase), (column, column_phase) = rows.places(), columns.places()
     batch = np.arange(batches, dtype=np.intp)[:, np.newaxis]
     line = ((batch * rows.windows.windows + row) * columns.windows.windows)[:, :, np.newaxis] + column

@@ -1,7 +1,7 @@
-"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, TRANSPOSE_CONV without tiles: one product after the other.
+"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and TRANSPOSE_CONV without tiles: one product after the other.
 
-They read weights in the layout of the model, and work on any processor. `Windows` says where in the image the windows
-lie, `Layer` which weights and channels belong together, and how sums become outputs.
+The kernels read weights in the model's layout, and work on any processor. `Windows` describes the windows over the
+image, `Layer` the layout of weights and channels, and the constants of the requantization.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tflm.kernels.layers.geometry import Axis, window_fields
 Positive = Annotated[int, Bounds(1, (1 << 31) - 1)]
 
 MAX_RIGHT = 62
-"""Bits that a wide product is shifted to the right by, at most."""
+"""Maximum right shift of a wide product."""
 
 
 class Windows(NamedTuple):
-    """Windows over images, as two of `Axis`.
+    """Windows over images; attributes as in `Axis`.
 
     Attributes:
-        batches: the number of images.
-        x_step, y_step: elements from one position to the next.
-        y_channels: of a position.
+        batches: number of images.
+        x_step, y_step: step from one position to the next.
+        y_channels: number of channels of a position in y.
     """
 
     batches: int
@@ -53,15 +53,16 @@ class Windows(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """The weights of a layer, and how its sums become outputs.
+    """The layout of a layer's weights, and its zero points.
 
     Attributes:
-        depth: channels of the input that a channel of the output sees.
-        group: channels of the output that see the same ones.
-        channel_step, tap_step: elements from the weights of a channel, and of a tap, to those of the next.
-        x_zero_point, weights_zero_point, zero_point: of input, weights and output.
-        bias_step, scale_step: 1 where each channel has a bias, and a multiplier, of its own; 0 for one for all.
-        together: channels that are computed at a time, which see the same ones, at most `TOGETHER`.
+        depth: number of input channels that an output channel reads.
+        group: number of output channels that read the same input channels.
+        channel_step, tap_step: step from the weights of a channel, and of a tap, to those of the next.
+        x_zero_point, weights_zero_point, zero_point: zero points of input, weights and output.
+        bias_step, scale_step: 1 if each channel has its own bias, and its own multiplier; 0 if all share one.
+        together: number of channels that are computed at a time, which read the same input channels; at most
+            `TOGETHER`.
     """
 
     depth: int
@@ -77,7 +78,7 @@ class Layer(NamedTuple):
 
 
 TOGETHER = 4
-"""Channels of the output that are computed at a time: all of them share an element of the input."""
+"""Maximum number of output channels that are computed at a time. They share each element of the input."""
 
 
 # --- Sums --------------------------------------------------------------------------------------------------------
@@ -92,25 +93,25 @@ Start = Annotated[Callable[..., Any], STARTS]
 
 @inlined
 def add_float32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
-    """A sum with one more product."""
+    """Add a product to a sum."""
     return total + x * weight
 
 
 @inlined
 def add_int32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
-    """A sum, which wraps to 32 bits, with one more product."""
+    """Add a product to a sum that wraps to 32 bits."""
     return as_int32(total + as_int32(x - x_zero_point) * as_int32(weight - weights_zero_point))
 
 
 @inlined
 def add_int64(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
-    """A sum of 64 bits with one more product."""
+    """Add a product to a 64-bit sum."""
     return total + as_int64(as_int32(x - x_zero_point)) * as_int32(weight - weights_zero_point)
 
 
 @inlined
 def add_symmetric(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
-    """As `add_int32`, with weights that have no zero point."""
+    """Add a product as `add_int32` does, for weights without zero point."""
     return as_int32(total + as_int32(x - x_zero_point) * weight)
 
 
@@ -124,7 +125,7 @@ Addition = Annotated[Callable[..., Any], ADDITIONS]
 def activated(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: Any, activation_max: Any
 ) -> Any:
-    """A sum of floats with the bias, within limits; what is not a number stays so."""
+    """Add the bias to a sum of floats, and clamp it; NaN remains."""
     value = total + bias
     value = activation_min if value < activation_min else value
     return activation_max if value > activation_max else value
@@ -134,7 +135,7 @@ def activated(
 def requantized(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
-    """A sum of 32 bits, times a multiplier, rounded twice; `shift` is to the left, or to the right if negative."""
+    """Requantize a 32-bit sum, rounding twice; `shift` is to the left, or to the right if negative."""
     value = scaled(wrapped(total + bias), significand, max(shift, 0) & 31, max(-shift, 0) & 31)
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
@@ -143,7 +144,7 @@ def requantized(
 def requantized_wide(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
-    """A sum of 64 bits, times a multiplier of 15 bits, rounded once; `shift` is to the right, at least 1."""
+    """Requantize a 64-bit sum with a 15-bit significand, rounding once; `shift` is to the right, at least 1."""
     value = wrapped(((total + bias) * significand + (1 << (shift - 1))) >> shift)
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
@@ -169,7 +170,7 @@ def add_products(
     weight: int,
     layer: Any,
 ) -> tuple[Any, Any, Any, Any]:
-    """Sums of channels with the products of a tap; of one channel, the others stay as they are."""
+    """Add the products of a tap to the sums of all channels; with a single channel, the other sums do not change."""
     x_zero_point, weights_zero_point, step = layer.x_zero_point, layer.weights_zero_point, layer.channel_step
     if layer.together > 1:
         third, fourth = weight + min(2, layer.together - 1) * step, weight + (layer.together - 1) * step
@@ -203,11 +204,12 @@ def convolve(
     limits: Elements,
     y: Elements,
 ) -> int:
-    """Sums of the products of windows and weights, in the order of the window. Taps outside of the image are left out.
+    """Compute sums of products of windows and weights, in the order of the window. Taps outside of the image are
+    omitted.
 
     Args:
         bias, significands, shifts: one for each channel, or one for all.
-        limits: the least and the largest output.
+        limits: minimum and maximum of the output.
     """
     activation_min, activation_max = limits[0], limits[1]
     for batch in range(windows.batches):
@@ -262,7 +264,7 @@ def convolve_transposed(
     limits: Elements,
     y: Elements,
 ) -> int:
-    """The same of windows that lie along the output, one for each position of the input, in the order of the input."""
+    """Compute the same for windows over the output, one for each position of the input, in the order of the input."""
     activation_min, activation_max = limits[0], limits[1]
     for batch in range(windows.batches):
         for row in range(windows.y_rows):
@@ -301,13 +303,13 @@ def convolve_transposed(
 
 
 class Scale(NamedTuple):
-    """How sums become outputs.
+    """Constants of the requantization.
 
     Attributes:
-        sums: the type of sums.
-        limits: least and largest output.
+        sums: type of the sums.
+        limits: minimum and maximum of the output.
         significands, shifts: one for each channel, or one for all.
-        zero_point: of the output.
+        zero_point: zero point of the output.
     """
 
     sums: str
@@ -318,7 +320,7 @@ class Scale(NamedTuple):
 
 
 def integer_scale(multiplier: QuantizedMultiplier, stage: OutputStage) -> Scale | None:
-    """The scale of integer sums; None where the shift of a wide multiplier is out of range."""
+    """Return the scale of integer sums; None if the shift of a wide multiplier is out of range."""
     limits = np.array([stage.minimum, stage.maximum], np.int32)
     shift = np.atleast_1d(np.asarray(multiplier.shift, np.int64))
     significand = np.atleast_1d(np.asarray(multiplier.significand, np.int64))
@@ -333,7 +335,7 @@ def integer_scale(multiplier: QuantizedMultiplier, stage: OutputStage) -> Scale 
 
 
 def float_scale(activation_min: Any, activation_max: Any) -> Scale:
-    """The limits of float sums."""
+    """Return the scale of float sums, which is only clamping."""
     return Scale(
         "float32", np.array([activation_min, activation_max], np.float32), np.zeros(1, np.int32), np.zeros(1, np.int8)
     )
@@ -350,14 +352,14 @@ def bind_plain_convolution(
     by_channel: bool = False,
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
-    """The step that sets y to the windows of x times weights.
+    """Return the step that sets y to the windows of x times weights.
 
     Args:
         x, y: (batches, rows, columns, channels), contiguous; y may have a larger step from column to column.
         axes: the windows along rows and columns.
         weights: (channels, rows, columns, depth), or (1, rows, columns, channels) if `by_channel`, contiguous.
         bias: one for each channel, or None.
-        zero_points: of x and of the weights.
+        zero_points: zero points of x and of the weights.
     """
     rows, columns = axes
     windows = _windows(x, y, rows, columns, rows.windows, columns.windows)
@@ -382,7 +384,8 @@ def bind_plain_transposed(
     *,
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
-    """`bind_plain_convolution` for a transposed convolution; the axes are those of a convolution from y to x."""
+    """Bind a transposed convolution, as `bind_plain_convolution` does; the axes are those of a convolution from y to
+    x."""
     windows = _windows(x, y, *axes, y.shape[1], y.shape[2])
     layer = _layer(
         weights.shape[3], y.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points
@@ -399,7 +402,8 @@ def bind_plain_matrix(
     *,
     zero_points: tuple[int, int] = (0, 0),
 ) -> list[Step]:
-    """`bind_plain_convolution` for a matrix: y (positions, rows of weights) is x (positions, depth) times weights."""
+    """Bind a matrix product, as `bind_plain_convolution` does: y (positions, rows of weights) is x (positions, depth)
+    times weights."""
     positions = Axis(len(x), 1, len(x))
     return bind_plain_convolution(
         x[np.newaxis, np.newaxis],

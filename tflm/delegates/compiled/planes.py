@@ -1,4 +1,4 @@
-"""Sums of two inputs of 8 bits in float32: outputs are floors of points on a plane.
+"""Sums of two 8-bit inputs in float32: outputs are floors of points on a plane.
 
 The output for x1 and x2 is floor(fma(x1, slope1, fma(x2, slope2, offset))) + zero_point, clamped; both sums are rounded
 down. `plane_of` compares it with the exact function for all pairs of inputs.
@@ -20,15 +20,15 @@ Floats = npt.NDArray[np.float64]
 Table = npt.NDArray[np.int8]
 
 GROWTHS = 0.0, 2.0**-17, 2.0**-15, 2.0**-13
-"""How much larger slopes may be. Larger slopes take halves away from zero."""
+"""Factors for the slopes to try. Larger slopes round halves away from zero."""
 
 MIN_SLOPE, LARGEST_SLOPE = 2.0**-12, 2.0**5
 OFFSET_UNIT = 2.0**-40
-"""With these, float64 holds products and sums of integers of 8 bits and float32 exactly."""
+"""Range of slopes for which products and sums of 8-bit integers and float32 are exact in float64."""
 
 
 class Plane(NamedTuple):
-    """The arguments of `sum_on_plane`; the larger slope is the first."""
+    """Arguments of `sum_on_plane`; the larger slope comes first."""
 
     slope1: float
     slope2: float
@@ -37,10 +37,10 @@ class Plane(NamedTuple):
 
 
 def plane_of(slopes: tuple[float, float], table: Table) -> Plane | None:
-    """Find a plane with about these slopes that reproduces a table of outputs; returns None if there is none.
+    """Find a plane with approximately these slopes that reproduces a table of outputs; None if there is none.
 
     Args:
-        table: (256, 256), the outputs for all x1 and x2 from -128 to 127.
+        table: (256, 256), outputs for all x1 and x2 from -128 to 127.
     """
     if not all(MIN_SLOPE <= abs(slope) <= LARGEST_SLOPE for slope in slopes):
         return None
@@ -64,7 +64,7 @@ def plane_of(slopes: tuple[float, float], table: Table) -> Plane | None:
 
 
 def _candidates(slopes: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """Slopes in float32 to try: the nearest ones, larger ones, and the neighbours of the nearest ones."""
+    """Yield slopes in float32 to try: the nearest ones, larger ones, and neighbours of the nearest ones."""
     for growth in GROWTHS:
         yield float(np.float32(slopes[0] * (1 + growth))), float(np.float32(slopes[1] * (1 + growth)))
     ends = np.float32(-np.inf), np.float32(np.inf)
@@ -73,7 +73,7 @@ def _candidates(slopes: tuple[float, float]) -> Iterator[tuple[float, float]]:
 
 
 def _floors(plane: Plane, x1: Floats, x2: Floats) -> Floats:
-    """The results of machine code, before the zero point is added."""
+    """Return the results of the machine code before the zero point is added."""
     inner = plane.slope2 * x2 + plane.offset
     nearest = inner.astype(np.float32)
     down = np.where(nearest > inner, np.nextafter(nearest, np.float32(-np.inf)), nearest)
@@ -95,7 +95,7 @@ def sum_on_plane(
     activation_min: int,
     activation_max: int,
 ) -> None:
-    """Set y to the outputs for x1 and x2, addresses of int8."""
+    """Set y to the outputs for x1 and x2, which are addresses of int8."""
     w = Writer(builder)
     b = builder
     factor1, factor2, addend = (w.splat(b.fptrunc(value, w.f32), w.width) for value in (slope1, slope2, offset))
@@ -119,7 +119,7 @@ def sum_on_plane(
         w.store(w.shuffled(units, units, order), target)
 
     def blocks(start: Value, end: Value, vectors: int) -> Value:
-        """Whole blocks of vectors; returns where they end."""
+        """Compute whole blocks of vectors, and return where they end."""
         size = vectors * w.width
         whole = b.udiv(b.sub(end, start), w.number(size))
         with w.loop(whole) as block:

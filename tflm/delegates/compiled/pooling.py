@@ -1,4 +1,4 @@
-"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: windows over images, all channels of one at a time."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: windows over images, with all channels of a window at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tflm.kernels.reference.pooling import OpDataPooling
 
 @inlined
 def add_window(x: Any, image: int, rows: Any, columns: Any, row: int, column: int, shape: Any, sums: Any) -> int:
-    """Set the sums to those of a window's elements, channel by channel; returns the number of elements."""
+    """Set the sums to those of a window's elements, channel by channel, and return the number of elements."""
     width, channels = shape[1], shape[2]
     for c in range(channels):
         sums[c] = 0
@@ -33,7 +33,7 @@ def add_window(x: Any, image: int, rows: Any, columns: Any, row: int, column: in
 
 @inlined
 def rounded_mean(total: Any, count: int) -> Any:
-    """The mean of integers, rounded, halves away from zero."""
+    """Return the mean of integers, rounded, with halves away from zero."""
     wide = as_float64(total)
     return as_int64((wide + np.copysign(as_float64(count // 2), wide)) / as_float64(count))
 
@@ -49,7 +49,7 @@ Mean = Annotated[Callable[..., Any], MEANS]
 def average(
     mean: Mean, x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, sums: Elements, limits: Elements
 ) -> int:
-    """Means of elements, which are added in order, within limits."""
+    """Compute means of elements, which are added in order, and clamp them."""
     activation_min, activation_max = limits[0], limits[1]
     height, channels = shape[0], shape[2]
     to = 0
@@ -67,7 +67,7 @@ def average(
 
 @kernel
 def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, limits: Elements) -> int:
-    """The largest element, which is not NaN, within limits."""
+    """Compute the largest element that is not NaN, and clamp it."""
     activation_min, activation_max = limits[0], limits[1]
     height, width, channels = shape[0], shape[1], shape[2]
     to = 0
@@ -91,7 +91,7 @@ def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int3
 def root_mean_square(
     x: Float32s, y: Float32s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Float32s, limits: Float32s
 ) -> int:
-    """Roots of the means of squares, which are added in order, within limits."""
+    """Compute roots of the means of squares, which are added in order, and clamp them."""
     activation_min, activation_max = limits[0], limits[1]
     height, width, channels = shape[0], shape[1], shape[2]
     to = 0
@@ -134,7 +134,7 @@ def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
-    """Arguments of all kernels: start and end of windows in both dimensions; sizes of input, batches and output."""
+    """Return the common arguments: start and end of windows in both dimensions; sizes of input, batches and output."""
     op: OpDataPooling = node.op_data
     rows, columns = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
     shape = np.array([*x.shape[1:], x.shape[0], *y.shape[1:3]], np.int32)
@@ -143,7 +143,7 @@ def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, n
 
 
 def _ranges(taps: list[Tap], count: int) -> npt.NDArray[np.int32]:
-    """The range of input elements that each window covers: the first, and the one after the last."""
+    """Return the range of input elements that each window covers."""
     ranges = np.zeros((count, 2), np.int32)
     covered: list[list[int]] = [[] for _ in range(count)]
     for tap in taps:

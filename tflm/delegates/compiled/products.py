@@ -1,4 +1,4 @@
-"""CONV_2D, FULLY_CONNECTED, TRANSPOSE_CONV: windows of an image times weights, in matrix tiles."""
+"""CONV_2D, FULLY_CONNECTED and TRANSPOSE_CONV: windows of an image times weights, in matrix tiles."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def weights_of_joined(columns: Axis, weights: npt.NDArray[Any], count: int) -> n
 
 
 UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
-"""Elements in a unit of 32 bits."""
+"""Number of elements in a unit of 32 bits."""
 
 WEIGHTS: dict[str, type[np.generic]] = {"bytes": np.int8, "pairs": np.int16, "float": np.float32}
 """Types of weights, by unit."""
@@ -92,36 +92,36 @@ WEIGHTS: dict[str, type[np.generic]] = {"bytes": np.int8, "pairs": np.int16, "fl
 EVERY_TILE = 1 << 40
 
 SPLIT, LONG_CHAIN = 2, 8
-"""Register sets among which a tile with fewer sums distributes its units, to shorten chains of dependent sums."""
+"""Number of register sets among which a small tile distributes its units, to shorten chains of dependent sums."""
 
 
 class Shape(NamedTuple):
-    """A tile: positions, and vectors of channels."""
+    """Size of a tile: positions, and vectors of channels."""
 
     rows: int
     vectors: int
 
 
 def tile_shapes(unit: str, bits: int) -> dict[int, tuple[int, ...]]:
-    """The available tiles: numbers of positions by number of vectors of channels.
+    """Return the available tiles: numbers of positions, by number of vectors of channels.
 
     Args:
-        unit: of the inputs.
-        bits: of an output.
+        unit: unit of the inputs.
+        bits: bits of an output.
     """
     if lanes() == 16:
         of_one = (1, 4, 8, 12) if unit == "bytes" else (1, 4, 8)
         of_three = {3: (1, 4, 8)} if bits == 8 else {}
         return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: of_one, **of_three}
-    if processor().is_arm64:  # which has 32 registers, too
+    if processor().is_arm64:  # it has 32 registers, too
         return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: (1, 4, 8)}
     return {2: (1, 4), 1: (1, 4, 6)}
 
 
 def blocks_of(channels: int, positions: int, shapes: dict[int, tuple[int, ...]]) -> Iterator[tuple[int, int, Shape]]:
-    """How channels fall into blocks of tiles: (first channel, number of blocks, tile), the last channels first.
+    """Divide channels into blocks of tiles: (first channel, number of blocks, tile), the last channels first.
 
-    A block may write beyond its channels onto the next position, whose own channels are written later.
+    A block may write beyond its channels into the next position, whose channels are written later.
     """
     width, largest = lanes(), max(shapes)
     whole = channels // (largest * width)
@@ -134,19 +134,19 @@ def blocks_of(channels: int, positions: int, shapes: dict[int, tuple[int, ...]])
 
 
 def _rows(choices: tuple[int, ...], positions: int) -> int:
-    """The number of positions of a tile that costs least, with some overhead for each tile."""
+    """Return the number of positions of the cheapest tile, including some overhead for each tile."""
     return min((rows for rows in choices if rows <= positions), key=lambda rows: -(-positions // rows) * (rows + 1.5))
 
 
 class Windows(NamedTuple):
-    """Where products find their inputs.
+    """The inputs of products.
 
     Attributes:
-        fill: the steps that fill the image first.
-        image: the image, or the input itself.
-        offsets: of each position, in bytes.
+        fill: the steps that fill the image.
+        image: the padded image, or the input itself.
+        offsets: offset of each position, in bytes.
         segments: offsets of the runs of elements from the position, in bytes.
-        run: elements in each run.
+        run: number of elements in each run.
     """
 
     fill: list[Step]
@@ -157,7 +157,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows:
-    """The windows of x (batches, rows, columns, channels), of which the first `depth` channels are seen."""
+    """Return the windows of x (batches, rows, columns, channels), which read the first `depth` channels."""
     batches, _, _, channels = x.shape
     height, width = rows.stop - rows.start, columns.stop - columns.start
     fill: list[Step] = []
@@ -192,7 +192,7 @@ def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, dep
 
 
 def _window_in_place(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows | None:
-    """The only window of x, if it is a run of whole units, and the image would do nothing but flip them."""
+    """Return the only window of x if it is a run of whole units, and the image would only flip them."""
     if len(x) * rows.windows * columns.windows != 1 or not image.unflipped.is_copy:
         return None
     windows = windows_of(x, rows, columns, image.unflipped, depth)
@@ -208,15 +208,15 @@ def bind_product(
     scaling: Scaling,
     y: npt.NDArray[Any],
 ) -> list[Step]:
-    """The steps that set y to the windows of x times weights, scaled.
+    """Return the steps that set y to the windows of x times weights, scaled.
 
     Args:
-        x: (batches, rows, columns, channels); the groups share as many channels as they need.
+        x: (batches, rows, columns, channels); the first groups * depth channels are read.
         weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
         y: (batches, rows, columns, groups * rows of weights), contiguous.
     """
     joins = 1
-    if image.unit != "float":  # whose zeros are not zero times infinity
+    if image.unit != "float":  # its zeros times infinity would be NaN
         joins = windows_to_join(columns, weights, lanes(), UNIT_ELEMENTS[image.unit])
     if joins > 1:
         weights, columns = weights_of_joined(columns, weights, joins), joined(columns, joins)
@@ -243,7 +243,7 @@ class _Layer(NamedTuple):
     y: npt.NDArray[Any]
 
     def steps(self, group: int, first: int, blocks: int, tile: Shape) -> list[Step]:
-        """Compute `blocks` blocks of a tile's channels, from channel `first` of a group on, in bands of positions."""
+        """Compute `blocks` blocks of a tile's channels, from channel `first` of a group, in bands of positions."""
         windows, weights, image, scaling, y = self
         groups, count, *_, depth = weights.shape
         size = tile.vectors * lanes()
@@ -277,11 +277,11 @@ class _Layer(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Units in each run."""
+        """Number of units in each run."""
         return -(-self.windows.run // UNIT_ELEMENTS[self.image.unit])
 
     def _blocks(self, group: int, first: int, blocks: int, tile: Shape) -> dict[str, Any]:
-        """The arguments for blocks of a tile's channels, from channel `first` of a group on."""
+        """Return the arguments for blocks of a tile's channels, from channel `first` of a group."""
         windows, weights, image, scaling, y = self
         count = weights.shape[1]
         order = channel_order(tile.vectors, scaling.bits)
@@ -297,7 +297,7 @@ class _Layer(NamedTuple):
         }
 
     def vector_steps(self, group: int) -> list[Step]:
-        """Compute a group from its only window, in the input itself."""
+        """Return the steps of a group with a single window, which is read in place."""
         windows, weights, image, scaling, y = self
         count, depth = weights.shape[1], weights.shape[-1]
         place = int(windows.offsets[0] + windows.segments[0]) + group * depth * image.x_dtype.itemsize
@@ -321,7 +321,7 @@ class _Layer(NamedTuple):
         return steps
 
     def _few_channels(self, group: int) -> dict[str, Any]:
-        """The arguments of `dot_products` for the channels of a group."""
+        """Return the arguments of `dot_products` for the channels of a group."""
         run, (_, weights, image, scaling, y) = self.windows.run, self
         count, held = weights.shape[1], lanes() * UNIT_ELEMENTS[image.unit]
         vectors = -(-run // held)
@@ -342,10 +342,11 @@ class _Layer(NamedTuple):
         }
 
     def _direct_tiles(self, first: int, block: int, tile: Shape, positions: int) -> int:
-        """Number of tiles that may write whole vectors beyond their channels, because later tiles overwrite that.
+        """Return the number of tiles that may write whole vectors beyond their channels, because later tiles overwrite
+        them.
 
         Args:
-            positions: of the band, the last of which must not write to the next band.
+            positions: positions of the band. The last one must not write to the next band.
         """
         groups, count = self.weights.shape[:2]
         if first + block <= count:
@@ -361,19 +362,20 @@ class _Layer(NamedTuple):
 def bind_matrix(
     x: npt.NDArray[Any], weights: npt.NDArray[Any], image: Image, scaling: Scaling, y: npt.NDArray[Any]
 ) -> list[Step]:
-    """The steps that set y (positions, rows of weights), contiguous, to x (positions, depth) times weights, scaled."""
+    """Return the steps that set y (positions, rows of weights), contiguous, to x (positions, depth) times weights,
+    scaled."""
     positions = Axis(len(x), 1, len(x))
     by_tap = weights.reshape(1, len(weights), 1, 1, -1)
     return bind_product(x[np.newaxis, np.newaxis], Axis(1, 1, 1), positions, by_tap, image, scaling, y)
 
 
 def _packed(by_segment: npt.NDArray[Any], channels: npt.NDArray[np.intp], units: int, image: Image) -> npt.NDArray[Any]:
-    """Weights (channels, segments, run) as (blocks, segments, units, vectors, lanes, elements of a unit)."""
+    """Pack weights (channels, segments, run) as (blocks, segments, units, vectors, lanes, elements of a unit)."""
     elements = UNIT_ELEMENTS[image.unit]
     count, segments, run = by_segment.shape
     padded = np.zeros((count + 1, segments, units * elements), WEIGHTS[image.unit])
     padded[:count, :, :run] = by_segment
-    chosen = padded.reshape(count + 1, segments, units, elements)[channels]  # -1 is the last, which is zero
+    chosen = padded.reshape(count + 1, segments, units, elements)[channels]  # -1 selects the last one, which is zero
     return copied(chosen.transpose(0, 3, 4, 1, 2, 5))
 
 
@@ -381,12 +383,12 @@ def _packed(by_segment: npt.NDArray[Any], channels: npt.NDArray[np.intp], units:
 
 
 def sums_fit(weights: npt.NDArray[Any], x_dtype: np.dtype[Any]) -> bool:
-    """Whether every sum of products of a channel (the first two dimensions) stays within 32 bits."""
+    """Whether every sum of products of a channel (the first two dimensions) fits in 32 bits."""
     return -int(np.iinfo(x_dtype).min) * int(largest_sums(weights).max(initial=0)) < 2**31
 
 
 def largest_sums(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The sum of the absolute weights of each channel (the first two dimensions)."""
+    """Return the sum of the absolute weights of each channel (the first two dimensions)."""
     absolute = abs(weights.astype(np.int64)).reshape(weights.shape[0] * weights.shape[1], -1)
     sums: npt.NDArray[np.int64] = absolute.sum(axis=1, dtype=np.int64)
     return sums
@@ -400,11 +402,11 @@ def layer_scaling(
     image: Image,
     y_dtype: np.dtype[Any],
 ) -> Scaling | None:
-    """The scaling of a layer with integer weights; None where it can't be shown to be exact.
+    """Return the scaling of a layer with integer weights; None if it cannot be shown to be exact.
 
     Args:
         weights: (groups, rows, ...).
-        bias: one for each of all rows, or None.
+        bias: one for each row of all groups, or None.
     """
     if isinstance(multiplier, WideQuantizedMultiplier) and not sums_fit(weights, image.x_dtype):
         return None
@@ -423,7 +425,7 @@ def layer_scaling(
 def float_layer_scaling(
     weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, activation: ActivationFunctionType
 ) -> Scaling:
-    """The scaling of a layer with float weights (groups, rows, ...)."""
+    """Return the scaling of a layer with float weights (groups, rows, ...)."""
     count = weights.shape[0] * weights.shape[1]
     addends = np.zeros(count, np.float32) if bias is None else np.asarray(bias, np.float32).reshape(-1)
     return float_scaling(addends, *activation_range(activation, np.float32))
@@ -437,7 +439,7 @@ def convolution_scaling(
     y_dtype: np.dtype[Any],
     copies: int = 1,
 ) -> Scaling | None:
-    """The scaling of a convolution; arguments as those of `bind_convolution`."""
+    """Return the scaling of a convolution; arguments as in `bind_convolution`."""
     if op.multiplier is None or op.output is None:
         return float_layer_scaling(weights, bias, op.activation)
     parts = (np.tile(part, copies) for part in (op.multiplier.significand, op.multiplier.shift))
@@ -453,15 +455,15 @@ def bind_convolution(
     y: npt.NDArray[Any],
     copies: int = 1,
 ) -> list[Step] | None:
-    """The steps that set y to the windows of x times weights; None where they can't be shown to be exact.
+    """Return the steps that set y to the windows of x times weights; None if they cannot be shown to be exact.
 
     Args:
         axes: the windows along rows and columns.
-        x: (batches, rows, columns, channels); the groups share as many channels as they need.
+        x: (batches, rows, columns, channels); the first groups * depth channels are read.
         weights: (groups, rows of weights, taps of the rows, taps of the columns, depth), a view.
         bias: one for each row of weights, or None.
         y: (batches, rows, columns, rows of weights).
-        copies: how often the rows of weights have all channels, one run of them after the other.
+        copies: number of times that the rows of weights repeat all channels.
     """
     image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
     scaling = convolution_scaling(op, weights, bias, image, y.dtype, copies)
@@ -469,7 +471,7 @@ def bind_convolution(
 
 
 def convolution_scale(op: OpDataConv) -> Scale | None:
-    """The scale of a convolution without tiles; None where it can't be shown to be exact."""
+    """Return the scale of a convolution without tiles; None if it cannot be shown to be exact."""
     if op.multiplier is None or op.output is None:
         return float_scale(*activation_range(op.activation, np.float32))
     return integer_scale(op.multiplier, op.output)
@@ -484,7 +486,7 @@ def plain_convolution(
     *,
     by_channel: bool = False,
 ) -> list[Step] | None:
-    """The steps of a convolution without tiles; arguments as those of `bind_plain_convolution`."""
+    """Return the steps of a convolution without tiles; arguments as in `bind_plain_convolution`."""
     scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
     if scale is None:
         return None
@@ -543,7 +545,7 @@ def _plain_fully_connected(node: Node) -> list[Step] | None:
 
 @kernel
 def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target: UInt8s) -> int:
-    """Row i of the target is row places[i] of the source."""
+    """Set row i of the target to row places[i] of the source."""
     for i in range(count):
         begin = places[i] * row_bytes
         for j in range(row_bytes):
@@ -636,7 +638,7 @@ def transpose_conv_repair(
     rows_before: int,
     columns_before: int,
 ) -> int:
-    """Where y is NaN: sum up again, without the zeros that phases are filled up with. Infinity times 0 is NaN."""
+    """Compute NaN results again, without the zeros that pad phases: infinity times 0 is NaN."""
     for place in range(count):
         if y[place] != y[place]:
             channel, position = place % channels, place // channels

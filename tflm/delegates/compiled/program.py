@@ -1,4 +1,4 @@
-"""Programs: sequences of operators' steps, run by compiled code without Python in between."""
+"""Programs: sequences of operators' steps that compiled code runs without returning to Python."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from tflm.kernels.node import InvokeAborted
 from tflm.kernels.registration import Run
 
 BYTES_OF_A_SHORT_PROGRAM = 1 << 16
-"""A program whose steps own fewer bytes finishes before another thread could take the interpreter lock."""
+"""Minimum size of a program's arrays, in bytes, for which the interpreter lock is released. Smaller programs finish
+before another thread could take it."""
 
 
 @emitted
 def run_steps(builder: Any, first: int, last: int, program: Int64s) -> None:
-    """Run the steps from `first` to `last`: 0, or 4 times the index of the one that failed, plus its status.
+    """Run the steps from `first` to `last`. Return 0, or 4 times the index of the step that failed, plus its status.
 
-    Written for LLVM, since every program needs it, and numba takes half a second to start.
+    It is written in LLVM IR: every program needs it, and numba takes half a second to start.
 
     Args:
-        builder: of the kernel.
+        builder: builder of the kernel.
         first, last: indices of steps.
-        program: for each step the address of its kernel's entry, and that of its arguments.
+        program: for each step, the addresses of its kernel's entry and of its arguments.
     """
     from llvmlite import ir
 
@@ -73,7 +74,7 @@ class Operator:
         bind_numpy: binds the numpy kernel, which runs if there are no steps or a step returns `REFUSED`.
         is_interchangeable: whether the numpy kernel has the same result bit for bit, so that it may run until the
             others are compiled.
-        threads: the number of threads that run steps in parallel.
+        threads: number of threads that run steps in parallel.
     """
 
     steps: Sequence[Step] | None
@@ -84,14 +85,14 @@ class Operator:
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The kernels that it needs."""
+        """The kernels that the operator needs."""
         if self.steps is None:
             return []
         return [*ALWAYS_NEEDED, *(TEAM_KERNELS if self.has_bands else ()), *(step.kernel for step in self.steps)]
 
     @property
     def has_bands(self) -> bool:
-        """Whether threads share it."""
+        """Whether threads share the operator."""
         return self.threads > 1 and any(step.parallel for step in self.steps or ())
 
     def numpy(self) -> Run:
@@ -105,19 +106,19 @@ class Operator:
         self.numpy()()
 
     def forget_numpy(self) -> None:
-        """Release the numpy kernel and its arrays, until it is needed again."""
+        """Release the numpy kernel and its arrays until it is needed again."""
         self._numpy = None
 
 
 def bind_program(operators: Sequence[Operator]) -> Run:
-    """Returns a function that runs operators in order: `Segment.run` if all of them can be compiled."""
+    """Return a function that runs operators in order: `Segment.run` if all of them can be compiled."""
     return bind_available(operators, addresses(kernel for operator in operators for kernel in operator.kernels))
 
 
 def bind_cached(operators: Sequence[Operator]) -> Run:
-    """The same as `bind_program` without compiling: numpy runs operators whose kernels are not in the cache.
+    """Do the same as `bind_program` without compiling: numpy runs operators whose kernels are not in the cache.
 
-    It also runs those that aren't interchangeable, so that no result depends on the cache.
+    Numpy also runs operators that are not interchangeable, so that no result depends on the cache.
     """
     operators = [operator if operator.is_interchangeable else replace(operator, steps=None) for operator in operators]
     kernels = [kernel for operator in operators for kernel in operator.kernels]
@@ -125,7 +126,8 @@ def bind_cached(operators: Sequence[Operator]) -> Run:
 
 
 def bind_available(operators: Sequence[Operator], available: dict[Kernel, int]) -> Run:
-    """The same with these kernels. Operators whose kernels may still be compiled bind numpy's when they run."""
+    """Do the same with these kernels. Operators whose kernels may still be compiled bind the numpy kernel when they
+    run."""
     runs = _runs(operators, available)
 
     def run_all() -> None:
@@ -146,19 +148,19 @@ def _runs(operators: Sequence[Operator], available: dict[Kernel, int]) -> list[R
 
 
 def can_run(available: dict[Kernel, int], operator: Operator) -> bool:
-    """Whether compiled code can run an operator: it has steps, and their kernels compile."""
+    """Whether compiled code can run an operator: it has steps, and their kernels can be compiled."""
     return operator.steps is not None and all(kernel in available for kernel in operator.kernels)
 
 
 class Segment:
-    """Steps of operators in order; parallel ones at the same time if threads share their operator."""
+    """Steps of consecutive operators. Threads run parallel steps at the same time if they share the operator."""
 
     def __init__(self, operators: Sequence[Operator], available: dict[Kernel, int]):
         steps = [step for operator in operators for step in operator.steps or ()]
         threads = max((operator.threads for operator in operators if operator.has_bands), default=1)
         self._team = Team(threads, available) if threads > 1 else None
         self._operators, self._available = operators, available
-        self._steps = steps  # which own the arrays that the arguments point to
+        self._steps = steps  # they own the arrays that the arguments point to
         self._arguments: list[npt.NDArray[np.int64]] = []
         calls = [[self._call(step) for step in self._together(operator.steps or ())] for operator in operators]
         self._ends = np.cumsum([len(each) for each in calls], dtype=np.int64)
@@ -171,7 +173,8 @@ class Segment:
         """Runs the steps until one fails; returns what `run_steps` returns."""
 
     def guarded_start(self, guard: list[FrameType]) -> Callable[[], int] | None:
-        """The same as `start`, guarded as in `tflm.compiler.methods`; None for a team and without interpreter lock."""
+        """Return the same as `start`, guarded as in `tflm.compiler.methods`; None for a team and without interpreter
+        lock."""
         if self._team or not has_interpreter_lock():
             return None
         return self._method_of(words_of(self._available[run_steps], self._call_arguments, guard))
@@ -181,14 +184,14 @@ class Segment:
         return bind_method(self._method, self._available[self._method], words)
 
     def _start_at(self, first: int) -> Callable[[], int]:
-        """The same as `start` from a step on. There is a call for each, as an interrupt could leave one changed."""
+        """Return the same as `start` from a later step."""
         if first not in self._starts:
             run = self._method_of(words_of(self._available[run_steps], [first, *self._call_arguments[1:]]))
             self._starts[first] = partial(self._team.run, run) if self._team else run
         return self._starts[first]
 
     def _together(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
-        """The steps of an operator, in turn; those that a team runs at the same time are in one list."""
+        """Yield the steps of an operator in order. Those that a team runs at the same time are in one list."""
         group: list[Step] = []
         for step in steps:
             if group and not (step.parallel and self._team):
@@ -199,7 +202,7 @@ class Segment:
             yield group
 
     def _call(self, steps: Sequence[Step]) -> tuple[int, int]:
-        """The address of an entry, and of its arguments, that runs a step, or steps at the same time."""
+        """Return the addresses of an entry and its arguments that run a step, or several steps at the same time."""
         calls = [(self._available[step.kernel], self._address(step.arguments)) for step in steps]
         if len(calls) == 1 or self._team is None:
             return calls[0]

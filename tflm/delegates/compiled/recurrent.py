@@ -62,13 +62,13 @@ from tflm.schema.options import SVDFOptions
 LOW_16_BITS = 0xFFFF
 
 Matrix = Callable[..., "list[Step] | None"]
-"""Binds a product as `quantized_matrix` does."""
+"""Binds a product, with the arguments of `quantized_matrix`."""
 
 BindStep = Callable[[OpDataLSTM, dict[str, npt.NDArray[Any]]], "Step | None"]
 """Binds one step of an LSTM to products with the input and the hidden state, the hidden state, and the cells."""
 
 CELL_FRACTION_BITS = 12
-"""Of a cell state that is exact in Q3.12."""
+"""Fraction bits of a cell state in Q3.12, which is exact."""
 
 # --- UNIDIRECTIONAL_SEQUENCE_LSTM --------------------------------------------------------------------------------
 
@@ -91,8 +91,8 @@ CELLS: dict[str, Callable[..., Any]] = {
 Gate = Annotated[Callable[..., Any], GATES]
 CellGate = Annotated[Callable[..., Any], CELL_GATES]
 Cell = Annotated[Callable[..., Any], CELLS]
-"""Functions of gates in Q3.12 and of the cell state, in Q0.15: from a table of all results of each, by their bits, or
-between the entries of a small table of the sigmoid."""
+"""Functions of gates in Q3.12 and of the cell state, with results in Q0.15: from a table of all results, or by
+interpolation in a small table of the sigmoid."""
 
 
 @kernel
@@ -125,11 +125,11 @@ def lstm_step_integers(
     cell_half: int,
     cell_shift: Shift,
 ) -> int:
-    """One step, from the gates' products with the input and the hidden state, in Q3.12.
+    """Compute one step from the gates' products with the input and the hidden state, in Q3.12.
 
     Args:
         from_input, from_hidden: for each batch, the input, forget, output and cell gates of all units.
-        cell_factor, cell_half, cell_shift: from the cell state to steps of 1 / 12288.
+        cell_factor, cell_half, cell_shift: convert the cell state to steps of 1 / 12288.
     """
     for batch in range(batches):
         for unit in range(units):
@@ -165,7 +165,8 @@ REAL_TANHS: dict[str, Callable[..., Any]] = {
 }
 RealSigmoid = Annotated[Callable[..., Any], REAL_SIGMOIDS]
 RealTanh = Annotated[Callable[..., Any], REAL_TANHS]
-"""Of float32: by series of float64, which vectors compute, or by C's library, which needs no double precision."""
+"""Functions of float32: by series in float64, which can be vectorized, or by C's library, which needs no double
+precision."""
 
 
 @kernel
@@ -181,7 +182,7 @@ def lstm_step_float32(
     units: int,
     is_tanh: int,
 ) -> int:
-    """One step of floats. The clip is infinite for none."""
+    """Compute one step of floats. The clip is infinite if there is none."""
     limit = clip[0]
     for batch in range(batches):
         for unit in range(units):
@@ -205,16 +206,16 @@ def lstm_step_float32(
 def bind_lstm(
     context: KernelContext, node: Node, find: Matrix | None = None, bind_step: BindStep | None = None
 ) -> list[Step] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM.
+    """Bind UNIDIRECTIONAL_SEQUENCE_LSTM.
 
     Args:
-        find: binds its products of integers with constant weights; `quantized_matrix` if it is None.
-        bind_step: binds a step of integers, of one gate array after the other; None where `lstm_step_integers` does.
+        find: binds its integer products with constant weights; None for `quantized_matrix`.
+        bind_step: binds a step of integers, with one array for each gate; None for `lstm_step_integers`.
     """
     t, op = LstmTensors.of(node), node.op_data
     if uses_tiles() and not t.constant:
         return None
-    # Tiles multiply all steps at once; without them, the products of one step at a time are held.
+    # With tiles, the products of all steps are computed at once; without tiles, those of one step at a time.
     held = len(t.x) if uses_tiles() else 1
     is_copied = held > 1 or not t.x[0].flags.c_contiguous
     rows = work_array((held, *t.x.shape[1:]), t.x.dtype) if is_copied else t.x[:1]
@@ -243,7 +244,7 @@ def bind_lstm(
 
 
 def bind_step_of(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
-    """One step, of the arrays that `bind_lstm` names."""
+    """Return one step, with the arrays that `bind_lstm` names."""
     sizes = dict(zip(("batches", "units"), t.hidden.shape))
     if isinstance(op, OpDataLSTM):
         return lstm_step_integers.step(**arrays, **sizes, **_quantized_constants(t, op))
@@ -258,7 +259,7 @@ def gate_products(
     gates: npt.NDArray[Any],
     from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
-    """The steps that compute all gates from the input, and one step's gates from the hidden state; None if not
+    """Return the steps that compute all gates from the input, and one step's gates from the hidden state; None if not
     exact.
     """
     if not t.constant:
@@ -282,7 +283,7 @@ def _products_by_gate(
     gates: npt.NDArray[Any],
     from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
-    """The same for weights that may change between invokes: one gate after the other, without tiles."""
+    """Return the same for weights that may change between invokes: one gate after the other, without tiles."""
     of_input: list[Step] = []
     of_hidden: list[Step] = []
     for gate, bias in enumerate(t.biases):
@@ -304,7 +305,7 @@ def _product_of_gate(
     bias: npt.NDArray[Any] | None,
     y: npt.NDArray[Any],
 ) -> Step | None:
-    """The step that sets the part of y (positions, units of all gates) of a gate; None if not exact.
+    """Return the step that sets a gate's part of y (positions, units of all gates); None if not exact.
 
     Args:
         is_input: whether x is the input, not the hidden state.
@@ -336,7 +337,7 @@ def _product_of_gate(
 def float_matrix(
     x: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, y: npt.NDArray[Any]
 ) -> list[Step]:
-    """The steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
+    """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
     if not uses_tiles():
         return bind_plain_matrix(x, weights, bias, float_scale(-np.inf, np.inf), y)
     scaling = float_layer_scaling(weights[np.newaxis], bias, ActivationFunctionType.NONE)
@@ -352,7 +353,8 @@ def quantized_matrix(
     output: OutputStage,
     y: npt.NDArray[Any],
 ) -> list[Step] | None:
-    """The steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if not exact."""
+    """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if not
+    exact."""
     if not uses_tiles():
         scale = integer_scale(multiplier, output)
         return None if scale is None else bind_plain_matrix(x, weights, bias, scale, y, zero_points=(zero_point, 0))
@@ -373,7 +375,7 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
         **multiplier_parts("_forget", op.forget_cell),
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),
-        # The state saturates at 16 bits, then at the clip: combined, at the smaller limit.
+        # The state saturates at 16 bits, then at the clip: at the smaller limit, that is.
         "cell_min": max(INT16_MIN, -op.cell_clip),
         "cell_max": min(INT16_MAX, op.cell_clip),
         "hidden_zero_point": op.hidden_zero_point,
@@ -392,9 +394,9 @@ def _functions_from_tables(op: OpDataLSTM) -> dict[str, Any]:
 
 
 def interpolated_functions(op: OpDataLSTM) -> dict[str, Any]:
-    """What a step computes with a small table in place of those of all results."""
+    """Return the functions and arguments of a step that uses a small table in place of those of all results."""
     left = op.cell_power + CELL_FRACTION_BITS
-    right = max(-left, 0) & 31  # C leaves larger counts undefined: this follows x86
+    right = max(-left, 0) & 31  # larger counts are undefined in C; this follows x86
     factor, half = (3 << (left & 31), 0) if left >= 0 else (3, 1 << ((-left - 1) & 31))
     return {
         "sigmoid_of_gate": "interpolated",
@@ -457,7 +459,7 @@ def svdf_float32(
     rank: int,
     memory: int,
 ) -> int:
-    """The same for floats, added in order, and clamped."""
+    """Do the same for floats, added in order and clamped."""
     for i in range(batches * units * rank):
         state[i * memory + memory - 1] = newest[i]
     for batch in range(batches):
@@ -482,7 +484,7 @@ SVDF_LIMITS = {
     ActivationFunctionType.RELU_N1_TO_1: (-1, 1, 1),
     ActivationFunctionType.RELU6: (0, 6, 6),
 }
-"""Of floats, for each activation that is a clamp: lowest and highest value, and what becomes of NaN."""
+"""For each activation that clamps floats: lowest and highest value, and the result for NaN."""
 
 
 def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
@@ -521,7 +523,7 @@ def _quantized_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> lis
 
 
 def _from_unit(t: SvdfTensors, newest: npt.NDArray[Any], first: int) -> Iterator[tuple[SvdfTensors, npt.NDArray[Any]]]:
-    """The tensors and the newest values of each batch, from a unit on; none if there are no more units."""
+    """Return the tensors and the newest values of each batch, from a unit on; none if there are no more units."""
     filters = first * (newest.shape[1] // t.y.shape[1])
     for batch in range(len(t.y)) if first < t.y.shape[1] else ():
         of_batch = slice(batch, batch + 1)
@@ -536,7 +538,7 @@ def _from_unit(t: SvdfTensors, newest: npt.NDArray[Any], first: int) -> Iterator
 
 
 def _remember(kernel: Kernel, t: SvdfTensors, newest: npt.NDArray[Any], **constants: Any) -> list[Step]:
-    """The steps that shift the state of contiguous tensors, and then store the newest values and filter them."""
+    """Return the steps that shift the state of contiguous tensors, and then store the newest values and filter them."""
     batches, filters, memory = t.state.shape
     units, state = t.y.shape[1], t.state.reshape(-1)
     sizes = {"batches": batches, "units": units, "rank": filters // units, "memory": memory}

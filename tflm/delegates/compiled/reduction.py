@@ -40,10 +40,10 @@ def bring_axes_first(
     along: int,
     inner: int,
 ) -> int:
-    """Transpose x to (along, inner), where `along` is the size of all axes together.
+    """Transpose x to (along, inner), where `along` is the product of the sizes of all axes.
 
     Args:
-        is_axis: set for each dimension, so that the number of axes, of which many may be the same, counts once.
+        is_axis: scratch memory: a flag for each dimension, so that repeated axes count once.
     """
     for d in range(rank):
         is_axis[d] = 0
@@ -88,7 +88,7 @@ def sum_integers(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """Sums less the zero points of their terms, requantized. They wrap to 32 bits, as TFLM's do."""
+    """Sum up integers without the zero points of the terms, and requantize. Sums wrap to 32 bits, as in TFLM."""
     for i in range(outer):
         for k in range(inner):
             sums[k] = 0
@@ -104,7 +104,7 @@ def sum_integers(
 
 @kernel
 def sum_floats(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int, inner: int, divisor: Float32s) -> int:
-    """Sums in the order of the elements, divided."""
+    """Sum up floats in the order of the elements, and divide."""
     count = divisor[0]
     for i in range(outer):
         for k in range(inner):
@@ -120,7 +120,7 @@ def sum_floats(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int,
 
 @kernel
 def extreme(better: Comparison, x: Elements, y: Elements, start: Elements, outer: int, along: int, inner: int) -> int:
-    """The best elements; `start` where none is better. A NaN never is."""
+    """Find the best elements; `start` if none is better. A NaN is never better."""
     for i in range(outer):
         for k in range(inner):
             y[i * inner + k] = start[0]
@@ -134,7 +134,7 @@ def extreme(better: Comparison, x: Elements, y: Elements, start: Elements, outer
 
 @kernel
 def conjunction(x: UInt8s, y: UInt8s, outer: int, along: int, inner: int) -> int:
-    """The lowest bits of truth values that all of them have."""
+    """Compute the conjunction of the lowest bits of bools."""
     for i in range(outer):
         for k in range(inner):
             y[i * inner + k] = 1
@@ -147,7 +147,7 @@ def conjunction(x: UInt8s, y: UInt8s, outer: int, along: int, inner: int) -> int
 
 @kernel
 def index_of_extreme(better: Comparison, x: Elements, y: Int32s, outer: int, along: int, inner: int) -> int:
-    """Indices of the first of the best elements."""
+    """Find the index of the first of the best elements."""
     for i in range(outer):
         for k in range(inner):
             first, index = i * along * inner + k, 0
@@ -208,7 +208,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
 def _with_adjacent_axes(
     x: npt.NDArray[Any], axes: Sequence[int]
 ) -> tuple[list[Step] | None, npt.NDArray[Any], dict[str, int]]:
-    """The steps that transpose the tensor if necessary, the tensor after that, and its sizes."""
+    """Return the steps that transpose the tensor if necessary, the transposed tensor, and its sizes."""
     first, last = (axes[0], axes[-1] + 1) if axes else (0, 0)
     if list(axes) == list(range(first, last)):
         outer, along, inner = (math.prod(part) for part in (x.shape[:first], x.shape[first:last], x.shape[last:]))
@@ -222,7 +222,7 @@ def _with_adjacent_axes(
 def _with_axes_first(
     x: npt.NDArray[Any], axes: npt.NDArray[np.int32], inner: int
 ) -> tuple[list[Step], npt.NDArray[Any], dict[str, int]]:
-    """The same for axes that can change from invoke to invoke, and an output of `inner` elements."""
+    """Return the same for axes that can change between invokes, and an output of `inner` elements."""
     plain = x if x.dtype == np.float32 else x.view(f"i{x.itemsize}")
     first = work_array(x.size, plain.dtype)
     sizes = {"along": x.size // inner, "inner": inner}

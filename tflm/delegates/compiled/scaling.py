@@ -17,15 +17,15 @@ from tflm.kernels.arithmetic.requantization import OutputStage
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums of channels become outputs.
+    """Constants of an epilogue, for each channel.
 
     Attributes:
         scale, rounds, bits: as in `EpilogueForm`.
-        limits: of the output.
+        limits: limits of the output.
         rows: (4, channels) int64, the constants of `tiles.Epilogue`; float32 for lines; for floats (1, channels)
             float32, the bias.
         shifts: left shifts that are applied to sums first.
-        sums: int32, initial value of the sum of each channel.
+        sums: int32, initial value of each channel's sum.
     """
 
     scale: str
@@ -38,29 +38,30 @@ class Scaling:
 
     @property
     def left(self) -> int:
-        """1 where any channel shifts to the left."""
+        """1 if any channel shifts to the left."""
         return int(self.shifts.any())
 
     @property
     def form(self) -> EpilogueForm:
-        """What is compiled into kernels; floats are always clamped."""
+        """The part of the epilogue that is compiled into kernels. Floats are always clamped."""
         largest = (1 << (self.bits - 1)) - 1
         clamps = self.scale == "float" or self.limits.minimum > ~largest or self.limits.maximum < largest
         adds = self.limits.zero_point != 0
         return EpilogueForm(self.scale, self.bits, self.rounds, self.left, int(adds), int(clamps))
 
     def repeated(self, count: int) -> Scaling:
-        """The same for `count` copies of the channels, one copy after the other."""
+        """Return the same for `count` copies of the channels, one copy after the other."""
         rows, shifts, sums = (np.tile(part, count) for part in (self.rows, self.shifts, self.sums))
         return replace(self, rows=rows, shifts=shifts, sums=sums)
 
     def with_weights(self, weights: npt.NDArray[Any], channels: npt.NDArray[np.intp], tiles: int) -> ChannelConstants:
-        """The memory that tiles read, for a number of tiles whose vectors have these channels (vectors, lanes)."""
+        """Return the memory that tiles read, for a number of tiles whose vectors have these channels (vectors,
+        lanes)."""
         constants = self.constants(channels)
         return ChannelConstants(weights, self.first_sums(channels), constants, constants.nbytes // tiles)
 
     def constants(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-        """The constants for vectors of these channels (vectors, lanes); -1 stands for no channel."""
+        """Return the constants for vectors of these channels (vectors, lanes); -1 stands for no channel."""
         vectors, width = channels.shape
         chosen = np.where(channels < 0, 0, channels)
         if self.scale == "float":
@@ -79,19 +80,19 @@ class Scaling:
         return laid_out
 
     def first_sums(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
-        """Initial values of the sums of these channels."""
+        """Return the initial values of the sums of these channels."""
         return copied(np.where(channels < 0, np.int32(0), self.sums[np.where(channels < 0, 0, channels)]))
 
 
 def copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An aligned copy."""
+    """Return an aligned copy."""
     copy = aligned(values.shape, values.dtype)
     copy[...] = values
     return copy
 
 
 def largest_result(multiplier: QuantizedMultiplier, limits: npt.NDArray[np.int64]) -> int:
-    """A bound on the absolute results of 32 bits for sums of each channel up to `limits`."""
+    """Return an upper bound of the absolute 32-bit results for sums of each channel up to `limits`."""
     left, right = np.maximum(multiplier.shift, 0) & 31, np.maximum(-multiplier.shift, 0)
     shifted = np.minimum(np.left_shift(np.minimum(limits, 1 << 31), left), 1 << 31)
     return int((shifted * multiplier.significand >> 31 >> np.minimum(right, 31)).max(initial=0)) + 1
@@ -104,13 +105,13 @@ def integer_scaling(
     sums: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     y_dtype: np.dtype[Any],
 ) -> Scaling | None:
-    """The scaling of integer sums, to which a bias is to be added first; None where vectors can't do it.
+    """Return the scaling of integer sums to which a bias is to be added first; None if vectors cannot compute it.
 
-    Results must leave room for the zero point in 32 bits: where vectors add it, they saturate.
+    Results plus the zero point must fit in 32 bits, because vectors saturate the sum.
 
     Args:
-        bias: of each channel. In 32 bits it is taken modulo 2^32, as sums are.
-        sums: the least and the largest sum of each channel, with what the bias means.
+        bias: one for each channel. A 32-bit bias wraps, as sums do.
+        sums: the smallest and the largest sum of each channel, including the bias.
     """
     limits = np.iinfo(y_dtype)
     if not limits.min <= output.minimum <= limits.max or not limits.min <= output.maximum <= limits.max:
@@ -142,7 +143,7 @@ def integer_scaling(
 def _on_lines(
     double: Scaling, output: OutputStage, bias: npt.NDArray[np.int64], sums: tuple[npt.NDArray[np.int64], ...]
 ) -> Scaling | None:
-    """The same scaling by lines; None if it can't be shown to be exact. Arguments as those of `integer_scaling`."""
+    """Return the same scaling by lines; None if it cannot be shown to be exact. Arguments as in `integer_scaling`."""
     significand, addend, sign, shift = double.rows
     (lowest, highest), left = sums, double.shifts
     in_range = (lowest >= (-1 << 31) >> left) & (highest < (1 << 31) >> left) & (highest - lowest < 1 << 31)
@@ -150,7 +151,7 @@ def _on_lines(
         return None
     exact = Multipliers(significand << left, addend, sign, shift, lowest, highest)
     for zero_point in {0: None, output.zero_point: None}:
-        # What lines don't have of the zero point is added to their results.
+        # The rest of the zero point is added to the results of lines.
         stage = OutputStage(*(each - zero_point for each in (output.zero_point, output.minimum, output.maximum)))
         lines = lines_of(exact, stage, rounds_away=double.rounds == "away")
         if lines is not None:
@@ -162,12 +163,12 @@ def _on_lines(
 
 
 def in_32_bits(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Integers modulo 2^32."""
+    """Return integers modulo 2^32."""
     return (values & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
 
 
 def float_scaling(bias: npt.NDArray[np.float32], activation_min: Any, activation_max: Any) -> Scaling:
-    """The bias and the activation of float sums."""
+    """Return the bias and the activation of float sums."""
     bounds = [int(np.float64(value).view(np.int64)) for value in (activation_min, activation_max)]
     none = np.zeros(len(bias), np.int64)
     limits = OutputLimits(0, bounds[0], bounds[1])

@@ -1,4 +1,4 @@
-"""The signal operators but for the transforms: from windows to channels, and queues of samples."""
+"""The signal operators except transforms: from windows to channels, and queues of samples."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LOW_32_BITS = (1 << 32) - 1
 
 
 def clear_steps(*targets: npt.NDArray[Any]) -> list[Step]:
-    """Zeros for the rest of outputs, which TFLM leaves as it was."""
+    """Set the rest of outputs, which TFLM does not write, to zeros."""
     return copy_steps([(target, np.zeros((), target.dtype)) for target in targets if target.size]) or []
 
 
@@ -59,7 +59,7 @@ def clear_steps(*targets: npt.NDArray[Any]) -> list[Step]:
 
 @kernel
 def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shift: Shift) -> int:
-    """Frames times the weights, shifted right, saturated."""
+    """Multiply frames by the weights, shift right, and saturate."""
     for frame in range(frames):
         first = frame * length
         for i in range(length):
@@ -69,13 +69,13 @@ def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shif
 
 @kernel
 def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
-    """Samples, shifted left as far as 16 bits allow it."""
+    """Shift samples left as far as 16 bits allow."""
     low, high = 0, 0
     for i in range(count):
         low, high = min(low, x[i]), max(high, x[i])
     largest = max(-low, high)
     if low == -(1 << 15):
-        # As in the reference, the absolute value of this one wraps, to be less than anything behind it.
+        # As in the reference, the absolute value of -32768 wraps to the smallest value.
         largest = 0
         for i in range(count):
             sample = as_int64(x[i])
@@ -92,7 +92,7 @@ def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
 
 @kernel
 def energy(x: Int16s, y: UInt32s, count: int) -> int:
-    """Squared magnitudes of complex numbers."""
+    """Compute squared magnitudes of complex numbers."""
     for i in range(count):
         y[i] = x[2 * i] * x[2 * i] + x[2 * i + 1] * x[2 * i + 1]
     return DONE
@@ -103,10 +103,10 @@ def energy(x: Int16s, y: UInt32s, count: int) -> int:
 
 @kernel
 def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y: Int64s, channels: int) -> int:
-    """Weighted sums of the values of a band, and of those before it.
+    """Compute weighted sums of the values in each band, and of those in the band before it.
 
     Args:
-        bands: for each band, one more than channels: where it begins in x, where in the weights, and its width.
+        bands: for each band (one more than channels): its start in x, its start in the weights, and its width.
     """
     carried = 0
     for band in range(channels + 1):
@@ -125,11 +125,11 @@ def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y
 def find_bands(
     starts: Int16s, weight_starts: Int16s, widths: Int16s, bands: Int32s, count: int, values: int, weights: int
 ) -> int:
-    """The bands of a filter bank whose inputs can change from invoke to invoke; all must be inside.
+    """Find the bands of a filter bank whose inputs can change between invokes; all must be inside.
 
     Args:
-        bands: as `filter_bank` takes them.
-        values, weights: elements of the spectrum, and of weights and unweights.
+        bands: as in `filter_bank`.
+        values, weights: number of elements of the spectrum, and of weights and unweights.
     """
     for band in range(count):
         start, weight, width = as_int32(starts[band]), as_int32(weight_starts[band]), as_int32(widths[band])
@@ -143,7 +143,7 @@ def find_bands(
 
 @kernel
 def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
-    """Roots, rounded to the nearest integer but for the largest of 16 and 32 bits, then shifted right."""
+    """Compute square roots, rounded except for the largest values of 16 and 32 bits, then shifted right."""
     one, largest_16_bits, largest_32_bits = as_uint64(1), as_uint64(0xFFFF), as_uint64(0xFFFFFFFF)
     bits = as_uint64(scale_bits[0] & 31)
     for i in range(count):
@@ -165,10 +165,11 @@ def spectral_subtraction(
     clamping: int,
     count: int,
 ) -> int:
-    """The signal less the noise, but for a part of it at least.
+    """Subtract the noise from the signal, down to a minimum share of the signal.
 
     Args:
-        factors: for even and odd channels, by which new and old values make the noise estimate; and the least part.
+        factors: for even and odd channels, the weights of new and old values in the noise estimate; and the minimum
+            share.
     """
     low, smoothing, fraction = as_uint64(LOW_32_BITS), as_uint64(smoothing_bits), as_uint64(fractional_bits)
     activation_min = factors[4]
@@ -186,11 +187,11 @@ def spectral_subtraction(
 
 @kernel
 def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, largest: Wide, shift: int, count: int) -> int:
-    """Each channel by the gain for its noise estimate, then compressed.
+    """Multiply each channel by the gain for its noise estimate, then compress it.
 
     Args:
-        gains: as `wide_dynamic_function` describes them.
-        largest: the largest estimate with a gain.
+        gains: as in `wide_dynamic_function`.
+        largest: largest estimate with a gain.
     """
     beyond = 0
     for i in range(count):
@@ -220,7 +221,7 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, larges
 
 @kernel
 def logarithm(x: UInt32s, y: Int16s, beyond_line: Int64s, shift: int, scale: int, count: int) -> int:
-    """Natural logarithms by way of those to base 2, of which a table with lines between its entries has the curve."""
+    """Compute natural logarithms from logarithms to base 2, whose curve is interpolated in a table."""
     for i in range(count):
         value = max((as_int64(x[i]) << shift) & LOW_32_BITS, 1)
         places = 63 - leading_zeros(value)
@@ -238,7 +239,7 @@ def logarithm(x: UInt32s, y: Int16s, beyond_line: Int64s, shift: int, scale: int
 
 @inlined
 def write_to_queue(samples: Any, state: Any, capacity: int, x: Any, first: int, count: int) -> int:
-    """Take samples."""
+    """Append samples to a queue."""
     place = (state[0] + state[1]) % capacity
     for i in range(count):
         samples[place] = x[first + i]
@@ -249,7 +250,7 @@ def write_to_queue(samples: Any, state: Any, capacity: int, x: Any, first: int, 
 
 @inlined
 def read_from_queue(samples: Any, state: Any, capacity: int, y: Any, first: int, count: int) -> int:
-    """Copy the oldest samples."""
+    """Copy the oldest samples of a queue."""
     place = state[0]
     for i in range(count):
         y[first + i] = samples[place]
@@ -259,7 +260,7 @@ def read_from_queue(samples: Any, state: Any, capacity: int, y: Any, first: int,
 
 @inlined
 def discard(state: Any, capacity: int, count: int) -> int:
-    """Drop the oldest samples."""
+    """Remove the oldest samples of a queue."""
     state[0] = (state[0] + count) % capacity
     state[1] = (state[1] - count) % capacity
     return count
@@ -267,7 +268,7 @@ def discard(state: Any, capacity: int, count: int) -> int:
 
 @kernel
 def delay(x: Int16s, y: Int16s, samples: Int16s, state: Int64s, capacity: int, count: int) -> int:
-    """Samples of so many steps ago."""
+    """Delay samples."""
     write_to_queue(samples, state, capacity, x, 0, count)
     read_from_queue(samples, state, capacity, y, 0, count)
     discard(state, capacity, count)
@@ -287,7 +288,7 @@ def frame(
     step: int,
     is_first: int,
 ) -> int:
-    """Overlapping frames of a row of samples; the first row says that all are valid, until one is not."""
+    """Extract overlapping frames from a row of samples. The first row initializes the flag that all are valid."""
     if is_first:
         valid[0] = 1
     for i in range(frames):
@@ -315,7 +316,7 @@ def stack(
     size: int,
     step: int,
 ) -> int:
-    """A frame together with those before and behind it."""
+    """Combine a frame with those before and after it."""
     for _ in range(repeats[0]):
         write_to_queue(samples, state, capacity, x, 0, channels)
     repeats[0] = 1
@@ -331,13 +332,13 @@ def stack(
 
 @inlined
 def saturating_sum(a: Any, b: Any) -> Any:
-    """A sum of int16."""
+    """Add int16 with saturation."""
     return clamped(as_int64(a) + b, -(1 << 15), (1 << 15) - 1)
 
 
 @inlined
 def plain_sum(a: Any, b: Any) -> Any:
-    """A sum of float32."""
+    """Add float32."""
     return a + b
 
 
@@ -347,7 +348,7 @@ Sum = Annotated[Callable[..., Any], SUMS]
 
 @kernel
 def overlap_add(added: Sum, x: Elements, y: Elements, sums: Elements, frames: int, size: int, step: int) -> int:
-    """Sums of overlapping frames. After each frame the first sums are complete; the others move up."""
+    """Add overlapping frames. After each frame, the first sums are complete, and the others move to the front."""
     for i in range(frames):
         for j in range(size):
             sums[j] = added(sums[j], x[i * size + j])
@@ -364,7 +365,7 @@ def overlap_add(added: Sum, x: Elements, y: Elements, sums: Elements, frames: in
 
 
 def _elements(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The first input and the first output, in one dimension."""
+    """Return the first input and the first output as flat arrays."""
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     return x.reshape(-1), y.reshape(-1)
 

@@ -1,4 +1,4 @@
-"""SOFTMAX along rows. Exponentials of integers come from tables that the functions of the numpy kernel fill."""
+"""SOFTMAX along rows. Exponentials of integers come from tables, filled with the numpy kernel's functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tflm.kernels.reference.softmax import (
 
 @inlined
 def largest_of(x: Any, first: int, depth: int) -> Any:
-    """The largest element of a row."""
+    """Return the largest element of a row."""
     largest = x[first]
     for i in range(first + 1, first + depth):
         largest = x[i] if x[i] > largest else largest
@@ -49,14 +49,14 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
 
 @inlined
 def exp_between(distance: int, table: Any, significand: int, left: int, right: int) -> int:
-    """exp of minus a distance, in Q0.15, from a table of 513 entries."""
+    """Return the exponential of a negative distance, in Q0.15, interpolated in a table of 513 entries."""
     steps = scaled(-distance, significand, left, right)
     return look_up_between(clamped(steps + 32767, -32768, 32767), table)
 
 
 @inlined
 def inverse_between(fraction: int, table: Any) -> int:
-    """1 / (1 + f) in Q0.15, likewise."""
+    """Return 1 / (1 + f) in Q0.15, interpolated in the same way."""
     return look_up_between(min(fraction - 32768, 32767), table)
 
 
@@ -67,14 +67,14 @@ EXPS: dict[str, Callable[..., Any]] = {
 INVERSES: dict[str, Callable[..., Any]] = {"table": lambda fraction, table: table[fraction], "between": inverse_between}
 Exp = Annotated[Callable[..., Any], EXPS]
 Inverse = Annotated[Callable[..., Any], INVERSES]
-"""Functions of SOFTMAX of int16: from tables of all results, or between the entries of small ones."""
+"""Functions for int16: from tables of all results, or by interpolation in small ones."""
 
 
 @kernel
 def softmax_int8(
     x: Int8s, y: Elements, exps: Int32s, addends: Int32s, rows: int, depth: int, largest_sum: Wide, bits: int
 ) -> int:
-    """From int8 to int8 or int16, of so many bits. Exps are Q0.31, addends of the sum Q12.19.
+    """Compute SOFTMAX of int8 as int8 or int16.
 
     Sums are unsigned 32-bit integers, limited to `largest_sum`, above which all results are 0.
     """
@@ -130,12 +130,12 @@ REAL_EXPS: dict[str, Callable[..., Any]] = {
     "library": lambda x: np.exp(x),
 }
 RealExp = Annotated[Callable[..., Any], REAL_EXPS]
-"""Of float32, as in `recurrent`."""
+"""Exponentials of float32; see `recurrent`."""
 
 
 @kernel
 def softmax_float32(real_exp: RealExp, x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: int) -> int:
-    """Of floats."""
+    """Compute SOFTMAX of floats."""
     factor = beta[0]
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
@@ -150,7 +150,7 @@ def softmax_float32(real_exp: RealExp, x: Float32s, y: Float32s, beta: Float32s,
 
 
 LARGEST_SUMS = {8: (1 << 29) - 1, 16: UINT32_MASK}
-"""By bits of the output."""
+"""Largest sum by bits of the output."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:

@@ -17,13 +17,13 @@ from tflm.memory.tensor import TfLiteEvalTensor
 
 @kernel
 def call_once(pending: UInt8s) -> int:
-    """Let Python run the other subgraph while that is pending."""
+    """Let Python run the other subgraph if `pending` is set."""
     return REFUSED if pending[0] else DONE
 
 
 @kernel
 def take_turns(buffer: Address, newest: Address, buffer_bytes: int, newest_bytes: int, cycles: Int32s) -> int:
-    """Forget the oldest of a buffer for the newest; end the invoke but once in cycles[1] times."""
+    """Replace the oldest part of a buffer by the newest one. End the invoke except once in cycles[1] times."""
     kept = buffer_bytes - newest_bytes
     move_bytes(buffer, buffer + newest_bytes, kept)
     move_bytes(buffer + kept, newest, newest_bytes)
@@ -51,7 +51,7 @@ def _bind_assign_variable(context: KernelContext, node: Node) -> list[Step] | No
 
 
 def _variable(context: KernelContext, handle: TfLiteEvalTensor, value: TfLiteEvalTensor) -> npt.NDArray[Any] | None:
-    """The variable's elements; None if it is unknown, or numpy will reject it."""
+    """Return the variable's elements; None if it is unknown, or numpy will reject it."""
     if handle.offset is not None:
         return None
     try:

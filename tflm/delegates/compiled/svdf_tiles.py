@@ -1,8 +1,8 @@
-"""SVDF of integers in tiles of units: the state is shifted, extended and filtered over time in one pass.
+"""SVDF of integers in tiles of units: the state is shifted, updated and filtered over time in one pass.
 
-The state of consecutive units is contiguous, filter by filter, the oldest value first. A tile loads it one element
-further on, which drops the oldest value of each filter, blends in the newest ones, and stores it again. Each lane of 32
-bits sums the products of four bytes, or of two values of 16 bits, with the weights; the lanes of a unit are added up in
+The state of consecutive units is contiguous, filter by filter, the oldest value first. A tile loads it from one element
+further, which drops the oldest value of each filter, blends in the newest ones, and stores it. Each lane of 32 bits
+sums the products of four bytes, or of two values of 16 bits, with the weights; the lanes of a unit are added up in
 registers, and `tiles.Epilogue` turns the sums into outputs.
 """
 
@@ -32,17 +32,17 @@ from tflm.delegates.compiled.vector_products import sums_of_runs
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
 
 MAX_LANES = 32
-"""Maximum number of 32-bit lanes that the state of a unit fills."""
+"""Maximum number of 32-bit lanes in the state of a unit."""
 
 MAX_VECTORS = 32
-"""Maximum number of vectors of state in a tile: all of them are unrolled."""
+"""Maximum number of vectors of state in a tile, because they are unrolled."""
 
 
 def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tuple[list[Step], int]:
-    """The steps that filter the first units, as many as fill vectors, and the number of those units.
+    """Return the steps that filter the first units, as many as fill vectors, and the number of those units.
 
     Args:
-        t: tensors with constant weights over time, and a constant bias.
+        t: the tensors, with constant weights over time, and a constant bias.
         newest: (batches, filters), the newest values without the state's zero point.
     """
     batches, filters, memory = t.state.shape
@@ -53,7 +53,7 @@ def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tupl
         return [], 0
     zero_point = op.state_zero_point
     image = image_of(t.state.dtype, zero_point, bytes_allowed=True)
-    if image.unit == "pairs":  # sums begin with what stands for the zero point
+    if image.unit == "pairs":  # the initial sums account for the zero point
         image = image._replace(border=zero_point, zero_point=0)
     by_unit = t.time.reshape(1, units, -1)
     scaling = layer_scaling(op.to_output.multiplier, op.to_output.stage, by_unit, t.bias, image, t.y.dtype)
@@ -90,7 +90,7 @@ def bind_tiles(t: SvdfTensors, newest: npt.NDArray[Any], op: OpDataSvdf) -> tupl
 
 
 def _blocks(units: int, held_lanes: int) -> Iterator[tuple[int, int, int]]:
-    """How units fall into tiles: (first unit, number of tiles, vectors of units in each)."""
+    """Divide units into tiles: (first unit, number of tiles, vectors of units in each)."""
     first = 0
     for vectors in (4, 2, 1):
         if vectors > 1 and vectors * held_lanes > MAX_VECTORS:
@@ -120,7 +120,7 @@ def filter_states(
     memory: int,
     form: EpilogueForm,
 ) -> None:
-    """Renew the state of blocks of units, and filter it over time.
+    """Update the state of blocks of units, and filter it over time.
 
     Args:
         newest: address of the newest values, (units, rank), without the zero point of the state.
@@ -142,10 +142,10 @@ def filter_states(
     natural = channel_order(vectors, form.bits).reshape(-1).tolist()
 
     def renewed(place: int, values: Value, address: Value) -> Value:
-        """A vector of the state of a vector of units, with the newest values of its filters."""
+        """Return a vector of the state of a vector of units, with the newest values of its filters."""
         filters = [(place * held + lane) // memory for lane in range(held)]
         is_newest = [(place * held + lane) % memory == memory - 1 for lane in range(held)]
-        if place == count - 1:  # reads nothing beyond the state
+        if place == count - 1:  # does not read beyond the state
             kept = w.load(address, kind)
             kept = w.shuffled(kept, kept, [*range(1, held), 0])
         else:
@@ -155,7 +155,7 @@ def filter_states(
         return b.select(mask, w.shuffled(values, values, chosen), kept)
 
     def products(state_at: Value, weights_at: Value, newest_at: Value) -> Value:
-        """The sums of a vector of units."""
+        """Return the sums of a vector of units."""
         values = w.load(newest_at, w.vector(of_element, w.width * rank))
         values = b.add(values, w.splat(offset, w.width * rank))
         sums: list[Value] = []
@@ -187,7 +187,7 @@ def filter_states(
 
 
 def _units(w: Writer, x: Value, unit: str) -> list[Value]:
-    """A vector of state as vectors of units of products."""
+    """Return a vector of state as vectors of units of products."""
     wide = w.vector(w.i32, w.width)
     if unit == "bytes" or x.type.element == w.i16:
         return [w.b.bitcast(x, wide)]

@@ -1,8 +1,8 @@
 """Teams: threads that share the bands of operators while a program runs.
 
-The thread that invokes publishes the parts of a job, and takes them one by one, as do the workers that are there. It
-waits for parts that others have taken, never for a worker: where none comes, it does all the work. What is shared is
-words, each in a cache line of its own:
+The thread that invokes publishes the parts of a job, and takes them one by one, as workers do. It waits for parts that
+workers have taken, but never for a worker to arrive: if none does, it does all the work. The shared memory consists of
+words, each in its own cache line:
 
     open    whether the program runs; workers leave when it does not
     ticket  the number of the job, and how many parts are left: who decrements it has taken a part
@@ -28,11 +28,11 @@ from tflm.delegates.compiled.images import aligned
 WORDS_OF_A_LINE = 8
 OPEN, TICKET, DONE, PARTS = range(0, 4 * WORDS_OF_A_LINE, WORDS_OF_A_LINE)
 PART_BITS = 16
-"""Bits of the part in a ticket; the number of the job is above them."""
+"""Number of bits for the part in a ticket. The bits above contain the number of the job."""
 
 
 class _Words:
-    """Operations of machine code on a team's shared memory."""
+    """Machine code operations on a team's shared memory."""
 
     def __init__(self, builder: Any, team: Any):
         from llvmlite import ir
@@ -50,20 +50,20 @@ class _Words:
         self.b.store_atomic(value, self.place(word), "release", 8)
 
     def wait(self) -> None:
-        """Tell the processor that this is a loop that waits."""
+        """Tell the processor that this loop waits."""
         if processor().is_x86:
             kind = self.ir.FunctionType(self.ir.VoidType(), [])
             name = "llvm.x86.sse2.pause"
             self.b.call(self.b.module.globals.get(name) or self.ir.Function(self.b.module, kind, name), [])
 
     def take_part(self) -> Any:
-        """Run a part, if one is left; returns whether one was."""
+        """Run a part if one is left, and return whether one was."""
         b, i64 = self.b, self.i64
         ticket = self.load(TICKET)
         left = b.and_(ticket, i64((1 << PART_BITS) - 1))
         is_left = b.icmp_signed(">", left, i64(0))
         with b.if_then(is_left):
-            # The parts are those of the ticket if it is still the same when it is taken.
+            # The parts belong to the ticket if it has not changed when it is taken.
             parts = b.inttoptr(self.load(PARTS), i64.as_pointer())
             taken = b.cmpxchg(self.place(TICKET), ticket, b.sub(ticket, i64(1)), "acq_rel", "acquire")
             with b.if_then(b.extract_value(taken, 1)):
@@ -124,7 +124,7 @@ class Team:
     """The shared memory of one program's team.
 
     Args:
-        threads: that share its operators, with the one that invokes.
+        threads: number of threads that share its operators, including the one that invokes.
         available: the addresses of `KERNELS`.
     """
 
@@ -154,7 +154,7 @@ class Team:
 
 
 class _Workers:
-    """Threads that are started when they are needed first, and wait for work as long as the process lives."""
+    """Threads that are started on first use, and wait for work until the process ends."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -174,7 +174,7 @@ class _Workers:
         while True:
             function = self._calls.get()
             function()
-            del function  # which keeps a team alive
+            del function  # this would keep a team alive
 
 
 _workers = _Workers()

@@ -1,7 +1,7 @@
 """Matrix tiles: sums of products held in registers, and their epilogue.
 
 A tile covers `rows` positions of the output and `vectors` vectors of channels. Its sums stay in rows x vectors
-registers while it runs through the depth, a unit of 32 bits at a time: it loads `vectors` registers of weights,
+registers while it iterates over the depth, a unit of 32 bits at a time: it loads `vectors` registers of weights,
 broadcasts one unit of each position in turn to a register, and multiplies them.
 
     unit    x            weights     sums
@@ -50,29 +50,30 @@ MXCSR_ROUNDS_DOWN, FPCR_ROUNDS_DOWN = 0x3F80, 0x800000
 
 
 def lanes() -> int:
-    """Values of 32 bits in a vector."""
+    """Number of 32-bit values in a vector."""
     return processor().vector_bytes // 4
 
 
 def rounds_down() -> bool:
-    """Whether there are multiply-adds of float32, which can round down."""
+    """Whether the processor has multiply-adds of float32 that can round down."""
     return lanes() > 4 or processor().is_arm64
 
 
 def embeds_rounding() -> bool:
-    """Whether instructions encode how they round, independent of the thread's mode."""
+    """Whether instructions encode their rounding, independent of the thread's mode."""
     return lanes() == 16
 
 
 def has_lines() -> bool:
-    """Whether `lines` takes fewer instructions than `double`, for which arm64 has special ones."""
+    """Whether `lines` needs fewer instructions than `double`, for which arm64 has special ones."""
     return rounds_down() and processor().is_x86
 
 
 def channel_order(vectors: int, bits: int) -> npt.NDArray[np.intp]:
-    """For each vector of a tile and each lane: which channel of the tile it holds, if the output has that many bits.
+    """Return, for each vector of a tile and each lane, which channel of the tile it holds, if the output has this many
+    bits.
 
-    Three vectors don't have outputs of 16 bits.
+    Tiles of three vectors do not support 16-bit outputs.
     """
     width = lanes()
     interleaved = {8: vectors, 16: min(vectors, 2), 32: 1}[bits]
@@ -96,27 +97,27 @@ class Writer:
         self._is_rounding_down = False
 
     def vector(self, element: Any, count: int) -> Any:
-        """A type of vectors."""
+        """Return a vector type."""
         return self.ir.VectorType(element, count)
 
     def number(self, value: int) -> Value:
-        """A constant int64."""
+        """Return a constant int64."""
         return self.i64(value)
 
     def splat(self, value: Value, count: int) -> Value:
-        """A vector with one value in all its lanes."""
+        """Return a vector with the same value in all lanes."""
         kind = self.vector(value.type, count)
         one = self.b.insert_element(self.ir.Constant(kind, self.ir.Undefined), value, self.i32(0))
         zeros = self.ir.Constant(self.vector(self.i32, count), None)
         return self.b.shuffle_vector(one, self.ir.Constant(kind, self.ir.Undefined), zeros)
 
     def shuffled(self, a: Value, c: Value, order: list[int]) -> Value:
-        """Lanes of two vectors."""
+        """Return lanes of two vectors in this order."""
         mask = self.ir.Constant(self.vector(self.i32, len(order)), order)
         return self.b.shuffle_vector(a, c, mask)
 
     def pointer(self, address: Value, kind: Any) -> Value:
-        """A pointer to that type."""
+        """Convert an address to a pointer to this type."""
         return self.b.inttoptr(address, kind.as_pointer())
 
     def load(self, address: Value, kind: Any) -> Value:
@@ -128,17 +129,17 @@ class Writer:
         self.b.store(value, self.pointer(address, value.type), align=1)
 
     def add(self, address: Value, *offsets: Value | int) -> Value:
-        """A sum of int64."""
+        """Return the sum of int64."""
         for offset in offsets:
             address = self.b.add(address, self.number(offset) if isinstance(offset, int) else offset)
         return address
 
     def times(self, a: Value, c: Value | int) -> Value:
-        """A product of int64."""
+        """Return the product of int64."""
         return self.b.mul(a, self.number(c) if isinstance(c, int) else c)
 
     def variable(self, kind: Any, value: Value | None = None) -> Value:
-        """A stack slot for a value, which LLVM turns into a register."""
+        """Return a stack slot with a value. LLVM turns it into a register."""
         with self.b.goto_entry_block():
             place = self.b.alloca(kind)
         if value is not None:
@@ -147,7 +148,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loop(self, count: Value) -> Iterator[Value]:
-        """Loop over 0 to count - 1."""
+        """Generate a loop over 0 to count - 1."""
         b = self.b
         place = self.variable(self.i64, self.number(0))
         head, body, end = (b.append_basic_block() for _ in range(3))
@@ -162,15 +163,15 @@ class Writer:
         b.position_at_end(end)
 
     def smaller(self, a: Value, c: Value) -> Value:
-        """The smaller of two integers."""
+        """Return the smaller of two integers."""
         return self.b.select(self.b.icmp_signed("<", a, c), a, c)
 
     def larger(self, a: Value, c: Value) -> Value:
-        """The larger of two integers."""
+        """Return the larger of two integers."""
         return self.b.select(self.b.icmp_signed(">", a, c), a, c)
 
     def intrinsic(self, name: str, result: Any, *arguments: Value) -> Value:
-        """A function of LLVM's."""
+        """Call an LLVM intrinsic."""
         kind = self.ir.FunctionType(result, [argument.type for argument in arguments])
         module = self.b.module
         function = module.globals.get(name) or self.ir.Function(module, kind, name)
@@ -179,7 +180,7 @@ class Writer:
     # Products.
 
     def sum_of_products(self, unit: str, sums: Value, x: Value, weights: Value) -> Value:
-        """Sums with the products of one unit added."""
+        """Return sums to which the products of one unit are added."""
         if unit == "float":
             return self.b.fadd(sums, self.b.fmul(x, weights))
         cpu = processor()
@@ -210,9 +211,10 @@ class Writer:
 
     @contextlib.contextmanager
     def rounding_down(self) -> Iterator[None]:
-        """Let `sum_rounded_down` and `floor` round down what is loaded and stored meanwhile.
+        """Make `sum_rounded_down` and `floor` round down values that are loaded and stored inside of the context.
 
-        LLVM moves neither loads nor stores across the instructions that set the mode, and so nothing between these.
+        LLVM moves neither loads nor stores across the instructions that set the mode, and therefore none of the
+        operations between them.
         """
         self._is_rounding_down = True
         if embeds_rounding():
@@ -232,14 +234,14 @@ class Writer:
         self.intrinsic(set_mode, void, before)
 
     def sum_rounded_down(self, x: Value, factor: Value, addend: Value) -> Value:
-        """x * factor + addend, rounded once, of vectors of float32."""
+        """Return x * factor + addend of float32 vectors, rounded once."""
         assert self._is_rounding_down
         if embeds_rounding():
             return self.intrinsic("llvm.x86.avx512.vfmadd.ps.512", x.type, x, factor, addend, self.i32(ROUNDS_DOWN))
         return self.intrinsic(f"llvm.fma.v{self.width}f32", x.type, x, factor, addend)
 
     def floor(self, x: Value) -> Value:
-        """int32 of a vector of float32."""
+        """Return the floor of a float32 vector as int32."""
         kind = self.vector(self.i32, self.width)
         if embeds_rounding():
             name, zeros = "llvm.x86.avx512.mask.cvtps2dq.512", self.ir.Constant(kind, None)
@@ -250,7 +252,7 @@ class Writer:
     # Lanes within 128 bits.
 
     def zipped(self, a: Value, c: Value) -> list[Value]:
-        """Lanes of two vectors in turn: of the low halves of their 128 bits, and of the high halves."""
+        """Interleave two vectors: the low halves of their 128-bit parts, and the high halves."""
         count, group = a.type.count, 128 // a.type.element.width
         orders = [
             [value + start + lane for start in range(0, count, group) for lane in half for value in (0, count)]
@@ -259,7 +261,8 @@ class Writer:
         return [self.shuffled(a, c, order) for order in orders]
 
     def packed(self, a: Value, c: Value) -> Value:
-        """Two vectors in one of half the bits for each lane, saturated; lanes of each 128 bits stay together."""
+        """Combine two vectors to one with half the bits for each lane, saturated. Lanes of each 128 bits stay
+        together."""
         bits, count = a.type.element.width // 2, 2 * a.type.count
         narrow = self.vector(self.ir.IntType(bits), count)
         if processor().is_x86:
@@ -277,7 +280,7 @@ class Writer:
         return self.shuffled(halves[0], halves[1], order)
 
     def saturated(self, values: Value, bits: int) -> Value:
-        """Lanes of fewer bits, saturated."""
+        """Saturate lanes to fewer bits."""
         limit, count = 1 << (bits - 1), values.type.count
         values = self.larger(values, self.splat(values.type.element(-limit), count))
         values = self.smaller(values, self.splat(values.type.element(limit - 1), count))
@@ -288,12 +291,12 @@ class Writer:
 
 
 class EpilogueForm(NamedTuple):
-    """What kernels know of an epilogue when they are compiled.
+    """The part of an epilogue that is compiled into kernels.
 
     Attributes:
         scale: "short_lines", "lines", "double", "wide"; "float" for an activation alone.
-        bits: of the output.
-        rounds: how results below zero are rounded: "away" from zero, or "up" where they are clamped anyway.
+        bits: bits of the output.
+        rounds: rounding of halves below zero: "away" from zero, or "up" if such results are clamped anyway.
         left: whether any multiplier shifts sums to the left first.
         adds: whether the zero point isn't 0.
         clamps: whether the limits are narrower than the type.
@@ -308,7 +311,7 @@ class EpilogueForm(NamedTuple):
 
 
 class OutputLimits(NamedTuple):
-    """Zero point and limits of an output, int64; for floats, the limits are the bits of a float64."""
+    """Zero point and limits of an output, as int64. For floats, the limits are the bits of a float64."""
 
     zero_point: Value
     minimum: Value
@@ -316,13 +319,7 @@ class OutputLimits(NamedTuple):
 
 
 class ChannelConstants(NamedTuple):
-    """What tiles read for each channel, in the order of the tiles: arrays, whose addresses kernels are given.
-
-    Attributes:
-        weights: units of products.
-        bias: int32 that sums begin with; floats begin with 0.
-        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
-    """
+    """Arrays that tiles read for each channel, in the order of the tiles."""
 
     weights: Value
     bias: Value
@@ -345,10 +342,10 @@ class Epilogue:
         self.zero_point, self.activation_min, self.activation_max = (w.splat(value, 2 * w.width) for value in narrow)
 
     def __call__(self, rows: list[list[Value]], constants: Value) -> list[list[Value]]:
-        """Vectors of outputs in the order of channels, for each position, from the vectors of its sums.
+        """Return vectors of outputs for each position, in the order of channels, from the vectors of its sums.
 
         Args:
-            constants: the address of those of the first vector.
+            constants: address of the constants of the first vector.
         """
         w = self.w
         if self.scale == "float":
@@ -358,29 +355,29 @@ class Epilogue:
         else:
             step, scale = SCALE_ROWS * 4 * w.width + (4 * w.width if self.left else 0), self._scaled
         scaled = [[scale(value, w.add(constants, v * step)) for v, value in enumerate(sums)] for sums in rows]
-        together = 4 // len(scaled[0])  # positions whose bytes fill a vector
+        together = 4 // len(scaled[0])  # number of positions whose bytes fill a vector
         if self.bits == 8 and len(rows) % together == 0:
             groups = (scaled[first : first + together] for first in range(0, len(rows), together))
             return [row for group in groups for row in self._bytes(group)]
         return [self._narrowed(value) for value in scaled]
 
     def rounding(self) -> contextlib.AbstractContextManager[None]:
-        """The rounding that outputs need, for the whole kernel."""
+        """Return the context for the rounding that outputs need, for the whole kernel."""
         return self.w.rounding_down() if self.scale in LINE_ROWS else contextlib.nullcontext()
 
     def _bytes(self, rows: list[list[Value]]) -> list[list[Value]]:
-        """Bytes of as many positions as fill one vector."""
+        """Return the bytes of as many positions as fill one vector."""
         w = self.w
         values = [value for row in rows for value in row]
         words = [self._clamped(w.packed(*values[:2])), self._clamped(w.packed(values[2], values[-1]))]
         packed, parts = w.packed(*words), len(rows)
-        if len(values) == 3:  # the last quarter of each 128 bits has the third vector again
+        if len(values) == 3:  # the last quarter of each 128 bits repeats the third vector
             units = w.b.bitcast(packed, w.vector(w.i32, w.width))
             kept = w.shuffled(units, units, [lane for lane in range(w.width) if lane % 4 < 3])
             return [[w.b.bitcast(kept, w.vector(w.i8, 3 * w.width))]]
         if parts == 1:
             return [[packed]]
-        # Each 128 bits have some of every position: these are brought together.
+        # Each 128 bits have parts of every position: combine them.
         unit = w.vector(w.ir.IntType(128 // parts), w.width // 4 * parts)
         order = [lane * parts + row for row in range(parts) for lane in range(w.width // 4)]
         sorted_ = w.b.bitcast(packed, unit)
@@ -389,19 +386,19 @@ class Epilogue:
         return [[w.shuffled(sorted_, sorted_, list(range(row * count, (row + 1) * count)))] for row in range(parts)]
 
     def _narrowed(self, scaled: list[Value]) -> list[Value]:
-        """Outputs of one position."""
+        """Return the outputs of one position."""
         words = []
         for place in range(0, len(scaled), 2):
             pair = scaled[place : place + 2]
             words.append(self._clamped(self.w.packed(pair[0], pair[-1])))
-        if len(scaled) == 1:  # only the first half of the lanes counts: what was packed with itself is taken apart
+        if len(scaled) == 1:  # only the first half of the lanes counts, because a vector was packed with itself
             words = [self._halved(words[0])]
         if self.bits == 16:
             return words
         return [self.w.saturated(value, 8) for value in words]
 
     def _activated(self, sums: Value, constants: Value, place: int) -> Value:
-        """Bias, and C's max and min, which let NaN through."""
+        """Add the bias, then apply C's max and min, which propagate NaN."""
         w, b = self.w, self.w.b
         values = b.fadd(sums, w.load(w.add(constants, 4 * w.width * place), sums.type))
         values = b.select(b.fcmp_ordered("<", values, self.activation_min), self.activation_min, values)
@@ -418,7 +415,8 @@ class Epilogue:
         return self.w.shuffled(words, words, order)
 
     def _on_line(self, sums: Value, constants: Value) -> Value:
-        """floor(fma(x, high, fma(x, low, offset))); offset is `below` where x < switch. Short lines have no `low`."""
+        """Return floor(fma(x, high, fma(x, low, offset))); offset is `below` if x < switch. Short lines have no
+        `low`."""
         w, b = self.w, self.w.b
         x = b.sitofp(sums, w.vector(w.f32, w.width))
         count = LINE_ROWS[self.scale][self.rounds]
@@ -433,7 +431,7 @@ class Epilogue:
         return w.floor(offset)
 
     def _scaled(self, sums: Value, constants: Value) -> Value:
-        """Sums of 32 bits as results of 32 bits."""
+        """Return the 32-bit results of 32-bit sums."""
         w, b = self.w, self.w.b
         half = w.width // 2
         wide = w.vector(w.i64, half)
@@ -456,8 +454,8 @@ class Epilogue:
     def _double(self, x: Value, significand: Value, addend: Value, sign: Value, shift: Value) -> Value:
         """floor((x * significand + addend - (sign if x * significand + 2^30 is negative)) / 2^shift).
 
-        The first rounding adds 2^30 before 31 bits are cut off; the second takes 1 off what is negative, adds half, and
-        cuts off the rest. All of it can be added before anything is cut off.
+        The first rounding adds 2^30 before a right shift by 31; the second one subtracts 1 from a negative number, adds
+        one half, and shifts right. All addends can be added before a single shift.
         """
         w, b = self.w, self.w.b
         product = b.mul(x, significand)
@@ -468,9 +466,9 @@ class Epilogue:
         return b.ashr(total, shift)
 
     def _double_on_arm64(self, sums: Value, constants: Value) -> Value:
-        """The same for the 32-bit lanes of `sums`: SQRDMULH rounds as the first step does, SRSHL as the second.
+        """Return the same for the 32-bit lanes of `sums`: SQRDMULH rounds as the first step does, SRSHL as the second.
 
-        From the constants of 64 bits it takes the low halves: `sign` is the sign bit where there is a second rounding.
+        It uses the low halves of the 64-bit constants; `sign` is the sign bit if there is a second rounding.
         """
         w, b, kind = self.w, self.w.b, sums.type
 
@@ -486,7 +484,7 @@ class Epilogue:
         return w.intrinsic("llvm.aarch64.neon.srshl.v4i32", kind, high, b.sub(w.splat(w.i32(31), w.width), shift))
 
     def _wide(self, x: Value, significand: Value, addend: Value, bias: Value, shift: Value) -> Value:
-        """floor(((x + bias) * significand + addend) / 2^shift)."""
+        """Return floor(((x + bias) * significand + addend) / 2^shift)."""
         b = self.w.b
         return b.ashr(b.add(b.mul(b.add(x, bias), significand), addend), shift)
 
@@ -517,16 +515,17 @@ def product(
     split: int,
     form: EpilogueForm,
 ) -> None:
-    """The outputs of all positions for blocks of channels.
+    """Compute the outputs of all positions for blocks of channels.
 
     Args:
         image: address of the image.
-        offsets: of the first unit of each position in the image, in bytes.
-        segments, segment_offsets, units: a position has `segments` runs of `units` units, at these offsets in bytes.
+        offsets: offset of the first unit of each position in the image, in bytes.
+        segments, segment_offsets, units: a position has `segments` runs of `units` units each, at these offsets in
+            bytes.
         channels: weights (blocks, segments, units, vectors, lanes), bias (blocks, vectors, lanes).
         y, y_step: address of the output, and bytes from one position to the next.
-        direct: number of tiles that may write beyond their channels, onto the next position.
-        valid: bytes of a position that belong to the block.
+        direct: number of tiles that may write beyond their channels, into the next position.
+        valid: number of bytes of a position that belong to the block.
         split: number of register sets among which the units are distributed in turn.
     """
     w = Writer(builder)
@@ -633,14 +632,14 @@ def copy_flipped(
     image2: int,
     flip: int,
 ) -> None:
-    """image[i, j, k, :count] = x[i, j, k, :count] ^ flip, in bytes and steps of bytes; `flip` is of 8 bytes."""
+    """Set image[i, j, k, :count] = x[i, j, k, :count] ^ flip; sizes and steps are in bytes; `flip` has 8 bytes."""
     w = Writer(builder)
     b = builder
     vector, pair = w.vector(w.i64, w.width // 2), w.vector(w.i64, 2)
     flips = {vector: w.splat(flip, w.width // 2), pair: w.splat(flip, 2), w.i64: flip, w.i8: b.trunc(flip, w.i8)}
 
     def copy_in(kind: Any, bytes_of_kind: int) -> None:
-        """Whole units, and then the last one again, up to the end."""
+        """Copy whole units, and then the last, possibly overlapping one."""
         units = b.udiv(count, w.number(bytes_of_kind))
         has_rest = b.icmp_unsigned("!=", b.urem(count, w.number(bytes_of_kind)), w.number(0))
         with w.loop(n0) as i, w.loop(n1) as j, w.loop(n2) as k:
@@ -670,10 +669,10 @@ def copy_flipped(
 
 
 TAPS_OF_UNIT = {"bytes": 4, "pairs": 2, "float": 1}
-"""Taps whose products one instruction adds to the sums of a channel."""
+"""Number of taps whose products one instruction adds to the sums of a channel."""
 
 VECTORS_OF_RUN = {"bytes": 4, "pairs": 2, "float": 4}
-"""Vectors of sums in a tile of channels that lie side by side."""
+"""Number of vectors of sums in a tile of adjacent channels."""
 
 
 @emitted
@@ -696,18 +695,19 @@ def channelwise(
     unit: str,
     form: EpilogueForm,
 ) -> None:
-    """The outputs of runs. Each element comes from the elements at its place in a run of the image for each tap.
+    """Compute the outputs of runs. Each output element reads the image elements at the same index of the run, one for
+    each tap.
 
     Args:
         image: address of the image.
-        offsets: of the begin of each run in the image, in bytes.
-        tiles: of a run; the weights of every `period` tiles are the same.
-        groups: of taps; the last group is filled up with weights of 0.
-        taps: offset of each tap from the begin of the run, in bytes.
+        offsets: offset of the start of each run in the image, in bytes.
+        tiles: number of tiles in a run; the weights of every `period` tiles are the same.
+        groups: number of groups of taps; the last group is padded with zero weights.
+        taps: offset of each tap from the start of the run, in bytes.
         channels: weights (period, groups, vectors, lanes), bias (period, vectors, lanes).
         y, y_step: address of the output, and bytes from one run to the next.
-        direct: number of runs that may write beyond their end, onto the next one.
-        valid: bytes of a run's last tile that belong to the run.
+        direct: number of runs that may write beyond their end, into the next one.
+        valid: number of bytes of a run's last tile that belong to the run.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
@@ -758,7 +758,8 @@ def channelwise(
 
 
 def _interleaved(w: Writer, unit: str, addresses: list[Value]) -> list[Value]:
-    """The inputs of the taps, for the channels of one tile: vectors of units, in the order of `channel_order`."""
+    """Return the inputs of the taps, for the channels of one tile: vectors of units, in the order of
+    `channel_order`."""
     vector_bytes = 4 * w.width
     if unit == "float":
         kind = w.vector(w.f32, w.width)

@@ -1,6 +1,6 @@
-"""Functions of one number: integers of 8 and 16 bits are looked up in a table of all results, others computed.
+"""Functions of one number: 8-bit and 16-bit integers are looked up in a table of all results; others are computed.
 
-Plain kernels compute those of 16 bits, too, but for RSQRT.
+Plain kernels also compute those of 16 bits, except RSQRT.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tflm.kernels.reference.sigmoid import Int16Input, logistic_int16
 from tflm.kernels.reference.unary import Abs, Rsqrt
 
 LOWEST_SIGMOID = -9.0
-"""Below this, LOGISTIC is exp(x)."""
+"""Below this, LOGISTIC is computed as exp(x)."""
 
 
 @inlined
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(-x)), or exp(x) if that is tiny."""
+    """Return 1 / (1 + exp(-x)), or exp(x) if that is tiny."""
     value = as_float64(x)
     is_tiny = value < LOWEST_SIGMOID
     power = exponential(value if is_tiny else -value)
@@ -42,7 +42,7 @@ def logistic(x: Any) -> Any:
 
 @inlined
 def library_logistic(x: Any) -> Any:
-    """As `logistic`, in float32."""
+    """Return the same as `logistic`, in float32."""
     is_tiny = x < as_float32(LOWEST_SIGMOID)
     power = np.exp(x if is_tiny else -x)
     return power if is_tiny else as_float32(1) / (as_float32(1) + power)
@@ -60,7 +60,7 @@ def hard_swish(x: Any) -> Any:
 
 @inlined
 def elu(x: Any) -> Any:
-    """x, or exp(x) - 1 below zero."""
+    """Return x, or exp(x) - 1 if x is negative."""
     value = as_float64(x)
     return exponential_minus_one(value) if value < 0 else value
 
@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SQUARE": lambda x: x * x,
     "TANH": lambda x: hyperbolic_tangent(as_float64(x)),
 }
-"""By operator, of float32; of truth values as bytes."""
+"""Functions of float32, by operator; LOGICAL_NOT is one of bools as bytes."""
 
 LIBRARY: dict[str, Callable[..., Any]] = {
     "COS": lambda x: np.cos(x),
@@ -94,7 +94,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
     "SIN": lambda x: np.sin(x),
     "TANH": lambda x: np.tanh(x),
 }
-"""Of float32, by C's library, which needs no double precision."""
+"""Functions of float32 that call C's library, which needs no double precision."""
 
 FUNCTIONS |= {f"LIBRARY_{name}": function for name, function in LIBRARY.items()}
 
@@ -114,7 +114,7 @@ def each(function: Function, x: Elements, y: Elements, count: int) -> int:
 
 @kernel
 def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
-    """Clamp x; if the limits are crossed, the upper one wins."""
+    """Clamp x. If the minimum exceeds the maximum, the result is the maximum."""
     activation_min, activation_max = limits[0], limits[1]
     for i in range(count):
         value = activation_min if x[i] < activation_min else x[i]
@@ -124,7 +124,7 @@ def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
 
 @kernel
 def leaky_relu(x: Float32s, y: Float32s, slope: Float32s, count: int) -> int:
-    """x if positive, else slope * x."""
+    """Return x if positive, else slope * x."""
     alpha = slope[0]
     for i in range(count):
         product = x[i] * alpha
@@ -142,7 +142,7 @@ def look_up(x: Elements, table: Elements, y: Elements, count: int) -> int:
 
 @kernel
 def refuse_below(x: Elements, lowest: int, count: int) -> int:
-    """Leave numbers below the lowest to numpy, which raises the error."""
+    """Leave numbers below the minimum to numpy, which raises the error."""
     for i in range(count):
         if x[i] < lowest:
             return REFUSED
@@ -153,14 +153,14 @@ def refuse_below(x: Elements, lowest: int, count: int) -> int:
 def quantize(
     x: Float32s, y: Elements, scale: Float32s, zero_point: int, activation_min: int, activation_max: int, count: int
 ) -> int:
-    """x / scale, rounded, halves away from zero, and the zero point. Values that do not fit in 32 bits become -2^31."""
+    """Divide by the scale, round (halves away from zero), and add the zero point."""
     divisor, limit, zero = scale[0], as_float32(2.0**31), as_float32(0)
     below_half = as_float32(0.5 - 2.0**-25)
     for i in range(count):
         quotient = x[i] / divisor
         integer = as_int32(-(2**31))
         if quotient < limit and quotient > -limit:
-            # The sum of a half and less than this is rounded up to the next integer, and no smaller sum is.
+            # Adding this number, just below a half, never rounds a smaller fraction up to the next integer.
             integer = as_int32(quotient + (below_half if quotient >= zero else -below_half))
         y[i] = clamped(wrapped(integer + zero_point), activation_min, activation_max)
     return DONE
@@ -179,7 +179,7 @@ def requantize(
     activation_max: int,
     count: int,
 ) -> int:
-    """Integers to those of another scale and zero point."""
+    """Convert integers to another scale and zero point."""
     for i in range(count):
         value = scaled(x[i] - input_zero_point, significand, left, right)
         y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
@@ -188,7 +188,7 @@ def requantize(
 
 @kernel
 def dequantize(x: Elements, y: Float32s, scale: float, zero_point: int, count: int) -> int:
-    """The real numbers that integers stand for."""
+    """Convert integers to the real numbers that they stand for."""
     for i in range(count):
         y[i] = scale * (x[i] - zero_point)
     return DONE
@@ -198,7 +198,7 @@ def dequantize(x: Elements, y: Float32s, scale: float, zero_point: int, count: i
 def sigmoid_int16(
     function: Sigmoid, x: Int16s, y: Int16s, table: UInt16s, factor: int, shift: Shift, count: int
 ) -> int:
-    """LOGISTIC or TANH: numbers to steps of 1 / 12288, and the function of these in Q0.15."""
+    """Compute LOGISTIC or TANH: convert to steps of 1 / 12288, and apply the function in Q0.15."""
     for i in range(count):
         steps = as_int32(x[i] * factor + ((1 << shift) >> 1)) >> shift
         y[i] = function(steps, table)
@@ -222,7 +222,7 @@ def leaky_relu_int16(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """What is negative by one multiplier with a sign, the rest by another."""
+    """Scale negative numbers by one multiplier with a sign, others by another one."""
     for i in range(count):
         value = x[i] - input_zero_point
         identity = scaled(value, significand, left, right)
@@ -244,7 +244,7 @@ def absolute_int16(
     activation_min: int,
     activation_max: int,
 ) -> int:
-    """Absolute values at another scale."""
+    """Compute absolute values at another scale."""
     for i in range(count):
         value = scaled(abs(as_int32(x[i]) - input_zero_point), significand, left, right)
         y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
@@ -252,7 +252,7 @@ def absolute_int16(
 
 
 def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
-    """The step that computes results without a table; None if there is no kernel for it."""
+    """Return the step that computes results without a table; None if no kernel does."""
     if isinstance(op, AffineDequantize):
         return dequantize.step(**arrays, scale=float(op.scale), zero_point=op.zero_point)
     if arrays["x"].itemsize == 1:
@@ -285,7 +285,7 @@ def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
 
 
 ONE = QuantizedMultiplier(1 << 30, 1)
-"""Of integers of up to 31 bits, for which both roundings are exact."""
+"""Type for integers of up to 31 bits, for which both roundings are exact."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step]:

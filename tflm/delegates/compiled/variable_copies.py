@@ -1,7 +1,7 @@
-"""Copies whose places are inputs that change from invoke to invoke: slices, borders, reversed dimensions, blocks.
+"""Copies whose positions are inputs that change between invokes: slices, borders, reversed dimensions, blocks.
 
-A first kernel works out, for each dimension, how far each of its coordinates lies from the begin of the other tensor; a
-second one copies elements: each is as far as its coordinates together.
+A first kernel computes the offset in the other tensor for each coordinate of each dimension. A second one copies
+elements: the offset of an element is the sum of its coordinates' offsets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def slice_places(
     rank: int,
     count: int,
 ) -> int:
-    """Of a slice of `count` elements, whose sizes this sets; a size of -1 stands for the rest of the dimension.
+    """Compute the offsets of a slice of `count` elements, and its sizes; a size of -1 stands for the rest of the
+    dimension.
 
     Args:
-        dims, steps: of the tensor that is sliced.
-        bases: where the places of each dimension begin.
+        dims, steps: dimensions and steps of the sliced tensor.
+        bases: index of each dimension's first offset.
     """
     found = as_int64(1)
     for d in range(rank):
@@ -62,12 +63,12 @@ def mirror_places(
     rank: int,
     offset: int,
 ) -> int:
-    """Of a tensor with its borders mirrored.
+    """Compute the offsets of a tensor with mirrored borders.
 
     Args:
-        paddings: elements before and after, for each dimension; as in TFLM, `sizes` decides how many follow.
-        sizes: of the output, which has elements.
-        offset: from the border to the first mirrored element.
+        paddings: number of elements before and after, for each dimension. As in TFLM, `sizes` decides how many follow.
+        sizes: sizes of the output, which must have elements.
+        offset: distance from the border to the first mirrored element.
     """
     first, last, elements = as_int64(0), as_int64(0), as_int64(1)
     for d in range(rank):
@@ -93,7 +94,7 @@ def mirror_places(
 def reversed_places(
     axes: Int32s, dims: Int32s, steps: Int32s, bases: Int32s, places: Int32s, rank: int, count: int
 ) -> int:
-    """Of a tensor with `count` adjacent dimensions reversed."""
+    """Compute the offsets of a tensor with `count` adjacent dimensions reversed."""
     first, last = rank, -1
     for k in range(count):
         axis = axes[k] + rank if axes[k] < 0 else axes[k]
@@ -115,11 +116,11 @@ def reversed_places(
 def update_places(
     start: Elements, dims: Int32s, sizes: Int32s, steps: Int32s, bases: Int32s, places: Int32s, rank: int
 ) -> int:
-    """Of a slice that is moved into a tensor as far as it has to be.
+    """Compute the offsets of a slice, moved so that it is inside of a tensor.
 
     Args:
-        dims, steps: of the tensor.
-        sizes: of the slice.
+        dims, steps: dimensions and steps of the tensor.
+        sizes: sizes of the slice.
     """
     for d in range(rank):
         first = min(max(as_int64(start[d]), 0), dims[d] - sizes[d])
@@ -130,7 +131,7 @@ def update_places(
 
 @kernel
 def take_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: Int32s, rank: int, count: int) -> int:
-    """Set y, of these sizes, to the elements of x at the places of its coordinates."""
+    """Set y, of these sizes, to the elements of x at the offsets of the coordinates."""
     for i in range(count):
         rest, source = i, 0
         for d in range(rank - 1, -1, -1):
@@ -142,7 +143,7 @@ def take_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: 
 
 @kernel
 def set_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: Int32s, rank: int, count: int) -> int:
-    """Set the elements of y at the places of x's coordinates to x, which has these sizes."""
+    """Set the elements of y at the offsets of x's coordinates to x, which has these sizes."""
     for i in range(count):
         rest, target = i, 0
         for d in range(rank - 1, -1, -1):
@@ -154,14 +155,15 @@ def set_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: I
 
 @inlined
 def block_of(block: Any, border: Any, shape: Any) -> tuple[int, int, int, int]:
-    """Height and width of a block, and of the border above and to the left; images without a width are 1 wide."""
+    """Return height and width of a block, and of the border above and to the left. Images without a width are 1
+    wide."""
     has_width = shape[7]
     return block[0], block[1] if has_width else 1, border[0], border[2] if has_width else 0
 
 
 @kernel
 def take_blocks(x: Elements, y: Elements, block: Int32s, border: Int32s, shape: Int32s, padding: Elements) -> int:
-    """Set the batches of y to the pixels at one position of all blocks of an image.
+    """Set the batches of y to the pixels at the same position in all blocks of an image.
 
     Args:
         shape: images, height and width of x; batches, rows and columns of y; depth; whether there is a width.
@@ -186,7 +188,7 @@ def take_blocks(x: Elements, y: Elements, block: Int32s, border: Int32s, shape: 
 
 @kernel
 def set_blocks(x: Elements, y: Elements, block: Int32s, border: Int32s, shape: Int32s) -> int:
-    """The inverse: pixels of y from the batches of x; arguments as above, with x and y exchanged."""
+    """Do the inverse: set pixels of y to the batches of x; arguments as in `take_blocks`, with x and y exchanged."""
     height, width, top, left = block_of(block, border, shape)
     if min(height, width) < 1 or as_int64(height) * width * shape[0] != shape[3] or min(top, left) < 0:
         return REFUSED
@@ -205,13 +207,13 @@ def set_blocks(x: Elements, y: Elements, block: Int32s, border: Int32s, shape: I
 
 
 class Places(NamedTuple):
-    """Arguments that the kernels of an operator share.
+    """Arguments that an operator's kernels share.
 
     Attributes:
-        dims, steps: of the tensor that places lie in.
-        bases: where the places of each dimension begin.
-        places: of all dimensions.
-        rank: how many there are.
+        dims, steps: dimensions and steps of the tensor that offsets refer to.
+        bases: index of each dimension's first offset.
+        places: offsets of all dimensions.
+        rank: number of dimensions.
     """
 
     dims: npt.NDArray[np.int32]
@@ -222,7 +224,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Places:
-        """For a tensor of these dimensions, of which at most `lengths` positions are used along each."""
+        """Create the arguments for a tensor of these dimensions; at most `lengths` positions are used along each."""
         steps = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
         bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
         return cls(
@@ -234,7 +236,7 @@ class Places(NamedTuple):
         )
 
     def copied(self, sizes: npt.NDArray[np.int32], count: int) -> dict[str, Any]:
-        """The arguments of a kernel that copies elements."""
+        """Return the arguments of a kernel that copies elements."""
         return {"sizes": sizes, "bases": self.bases, "places": self.places, "rank": self.rank, "count": count}
 
 
@@ -298,7 +300,7 @@ def _blocks(node: Node) -> list[Step] | None:
 
 
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Elements as integers, but for float32, whose type C has to know."""
+    """Return elements as integers, except float32, whose type C must know."""
     return array if array.dtype == np.float32 else array.view(f"i{array.itemsize}")
 
 
@@ -310,7 +312,7 @@ VARIABLE: dict[str, Callable[[Node], list[Step] | None]] = {
     "SLICE": _slice,
     "SPACE_TO_BATCH_ND": _blocks,
 }
-"""By operator: what binds a node whose copies can change between invokes."""
+"""Binding functions of operators whose copies can change between invokes."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:

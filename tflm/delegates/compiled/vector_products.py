@@ -1,6 +1,6 @@
-"""Products of matrices and one vector, which is read where it is: bytes become unsigned in registers.
+"""Products of matrices and one vector, which is read in place: bytes become unsigned in registers.
 
-Channels lie along the lanes, as in `tiles`, and each unit of the vector is broadcast. Where few channels see a long
+Channels lie along the lanes, as in `tiles`, and each unit of the vector is broadcast. If few channels read a long
 vector, its units lie along the lanes instead, and the lanes of each channel are added up at the end.
 """
 
@@ -16,11 +16,11 @@ MAX_CHANNELS = 8
 """Maximum number of channels of `dot_products`."""
 
 CHAINS = 4
-"""Sums that are to be independent: a product takes as many times longer than its register."""
+"""Number of independent sums, to hide the latency of products."""
 
 
 def has_few_channels(channels: int, units: int) -> bool:
-    """Whether `dot_products` takes fewer cycles than `vector_product`, roughly."""
+    """Whether `dot_products` needs roughly fewer cycles than `vector_product`."""
     vectors, of_block = -(-units // lanes()), -(-channels // lanes())
     loads = (channels + 1) * vectors, (of_block + 1) * units
     fits = channels <= min(MAX_CHANNELS, lanes()) and units >= lanes()
@@ -28,7 +28,7 @@ def has_few_channels(channels: int, units: int) -> bool:
 
 
 def loop_in_chains(w: Writer, count: Value, chains: int, multiply: Callable[[Value, int], None]) -> None:
-    """Call `multiply` with each index below `count`, and the number of the chain that its products belong to."""
+    """Call `multiply` with each index below `count`, and the number of the chain that its products are added to."""
     rounds = w.b.sdiv(count, w.number(chains))
     with w.loop(rounds) as turn:
         for chain in range(chains):
@@ -55,14 +55,15 @@ def vector_product(
     vectors: int,
     form: EpilogueForm,
 ) -> None:
-    """The outputs of blocks of channels.
+    """Compute the outputs of blocks of channels.
 
     Args:
         x: address of the vector.
-        flips: address of a vector of bytes that x is flipped by: LLVM would not keep constants in a register.
-        units: of it, of 32 bits.
+        flips: address of a vector of bytes to XOR x with. It is in memory because LLVM would not keep a constant in a
+            register.
+        units: number of 32-bit units in it.
         channels: weights (blocks, units, vectors, lanes), bias (blocks, vectors, lanes).
-        valid: bytes of the output of a block.
+        valid: number of output bytes of a block.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
@@ -112,16 +113,16 @@ def dot_products(
     channels: int,
     form: EpilogueForm,
 ) -> None:
-    """The outputs of a few channels.
+    """Compute the outputs of a few channels.
 
     Args:
         x: address of the input.
-        count: of vectors of it; the last one begins where it ends with the input.
-        last: offset of the last one, in bytes.
-        weights: (vectors, channels, lanes) units, zero for what the last vector has again.
+        count: number of vectors in it. The last one ends with the input, and may overlap the one before.
+        last: offset of the last vector, in bytes.
+        weights: (vectors, channels, lanes) units, zero where the last vector overlaps.
         bias: (lanes) int32, added to the sums.
         constants: constants of `Epilogue`.
-        valid: bytes of the output.
+        valid: number of output bytes.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
@@ -147,7 +148,7 @@ def dot_products(
 
 
 def _joined(w: Writer, sums: list[list[Value]]) -> list[Value]:
-    """The sums of all chains."""
+    """Add the sums of all chains."""
     totals = [w.b.load(value) for value in sums[0]]
     for of_chain in sums[1:]:
         totals = [w.b.add(total, w.b.load(value)) for total, value in zip(totals, of_chain)]
@@ -155,7 +156,7 @@ def _joined(w: Writer, sums: list[list[Value]]) -> list[Value]:
 
 
 def sums_of_runs(w: Writer, values: list[Value]) -> Value:
-    """The sums of runs of as many lanes as there are vectors, in one vector."""
+    """Return one vector with the sums of runs of lanes; a run has as many lanes as there are vectors."""
     while len(values) % 2 == 0:
         pairs = zip(values[::2], values[1::2])
         values = [w.b.add(*(w.shuffled(*pair, list(range(odd, 2 * w.width, 2))) for odd in (0, 1))) for pair in pairs]
@@ -166,7 +167,7 @@ def sums_of_runs(w: Writer, values: list[Value]) -> Value:
 
 
 def _every(w: Writer, values: list[Value], first: int) -> Value:
-    """Every lane of vectors, from the first on, that is as many lanes further as there are vectors."""
+    """Return every n-th lane of n vectors, starting with the first one given."""
     chosen = values[0]
     for vector, value in enumerate(values):
         lanes_of = [divmod(first + lane * len(values), w.width) for lane in range(w.width)]
@@ -176,7 +177,7 @@ def _every(w: Writer, values: list[Value], first: int) -> Value:
 
 
 def store_valid(w: Writer, values: list[Value], address: Value, valid: Value) -> None:
-    """Store the first bytes of vectors; all of them, or pieces of the bytes of a power of two."""
+    """Store the first bytes of vectors: all bytes at once, or pieces whose sizes are powers of two."""
     b = w.b
     sizes = [
         value.type.count * (32 if value.type.element == w.f32 else value.type.element.width) // 8 for value in values

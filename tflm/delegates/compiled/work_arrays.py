@@ -1,4 +1,4 @@
-"""Work arrays: memory that the steps of one operator set before they read it, and that nothing reads afterwards."""
+"""Work arrays: memory that one operator's steps write before they read it, and that nothing reads afterwards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 
 class WorkArray(np.ndarray[Any, np.dtype[Any]]):
-    """An array that holds nothing before the first step of its operator. Its views are work arrays too."""
+    """An array without contents before the first step of its operator. Its views are work arrays too."""
 
 
 def work_array(shape: int | Sequence[int], dtype: npt.DTypeLike) -> WorkArray:
-    """A work array, contiguous, with elements that are not set."""
+    """Return a contiguous work array with undefined elements."""
     return np.empty(shape, dtype).view(WorkArray)
