@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -187,13 +188,16 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     unary.dequantize: [{"x": dtype} for dtype in ("int8", "int16")],
     unary.requantize: [{"x": x, "y": y} for x, y in (("int32", "int8"), ("int16", "int16"), ("int16", "int32"))],
     unary.sigmoid_int16: _functions("LOGISTIC TANH"),
-    variable_copies.mirror_places: [{"paddings": dtype} for dtype in ("int32", "int64")],
+    variable_copies.take_mirrored: [
+        {"x": x, "y": x, "paddings": p} for x, p in (("int8", "int32"), ("float32", "int64"))
+    ],
     variable_copies.set_blocks: [*map(_same("x", "y"), ("int8", "float32"))],
-    variable_copies.set_places: [*map(_same("x", "y"), ("int8", "int64", "float32"))],
+    variable_copies.set_slice: [{"x": x, "y": x, "start": s} for x, s in (("int8", "int32"), ("float32", "int64"))],
     variable_copies.take_blocks: [*map(_same("x", "y", "padding"), ("int8", "float32"))],
-    variable_copies.slice_places: [*map(_same("begin", "size"), ("int32", "int64"))],
-    variable_copies.take_places: [*map(_same("x", "y"), ("int16", "int32", "float32"))],
-    variable_copies.update_places: [{"start": dtype} for dtype in ("int32", "int64")],
+    variable_copies.take_reversed: [*map(_same("x", "y"), ("int16", "float32"))],
+    variable_copies.take_slice: [
+        {"x": x, "y": x, "begin": b, "size": b} for x, b in (("int16", "int32"), ("float32", "int64"))
+    ],
 }
 """The types and functions that generic kernels are tested with."""
 
@@ -407,41 +411,38 @@ def _axes_first(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 _DIMS, _STEPS = (2, 3, 4), (12, 4, 1)
 
 
-def _places(lengths: tuple[int, ...] = _DIMS) -> Values:
-    bases = [sum(lengths[:d]) for d in range(3)]
-    narrow = {"dims": _DIMS, "steps": _STEPS, "bases": bases}
-    return {name: np.array(values, np.int32) for name, values in narrow.items()} | {"rank": 3}
+def _ends(rng: np.random.Generator, dtypes: dict[str, str], taken: int, made: int) -> Values:
+    """Arrays of 2 x 3 x 4 elements, and of others that are copied from there or to there."""
+    shape = {"dims": np.array(_DIMS, np.int32), "steps": np.array(_STEPS, np.int32), "rank": 3}
+    return {"x": array(rng, dtypes["x"], taken), "y": array(rng, dtypes["y"], made), **shape}
 
 
-def _slice_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+def _take_slice(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     begin = np.array([int(rng.integers(0, size)) for size in _DIMS])
     size = np.where(rng.random(3) < 0.3, -1, [int(rng.integers(0, n + 1 - i)) for n, i in zip(_DIMS, begin)])
     count = int(np.prod(np.where(size == -1, np.array(_DIMS) - begin, size))) + int(rng.random() < 0.2)
-    return {"begin": begin.astype(dtypes["begin"]), "size": size.astype(dtypes["size"]), **_places(), "count": count}
+    ends = _ends(rng, dtypes, 24, 25)
+    return {"begin": begin.astype(dtypes["begin"]), "size": size.astype(dtypes["size"]), "count": count, **ends}
 
 
-def _mirror_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+def _take_mirrored(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     offset = int(rng.integers(0, 2))
     paddings = np.array([rng.integers(0, size + 1 - offset + (rng.random() < 0.05), 2) for size in _DIMS])
-    sizes = tuple(int(size + both.sum()) for size, both in zip(_DIMS, paddings))
+    sizes = [int(size + both.sum()) for size, both in zip(_DIMS, paddings)]
     padded = {"paddings": paddings.reshape(-1).astype(dtypes["paddings"]), "sizes": np.array(sizes, np.int32)}
-    return {**padded, **_places(sizes), "offset": offset}
+    return {**padded, **_ends(rng, dtypes, 24, math.prod(sizes)), "offset": offset, "rows": sizes[0] * sizes[1]}
 
 
-def _reversed_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+def _take_reversed(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     axes = [[0], [-1], [0, 1], [2, -2], [0, 2], [1, 1], [3]][int(rng.integers(7))]
-    return {"axes": np.array(axes, np.int32), **_places(), "count": len(axes)}
+    return {"axes": np.array(axes, np.int32), **_ends(rng, dtypes, 24, 24), "count": len(axes), "rows": 6}
 
 
-def _update_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+def _set_slice(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     sizes = np.array([int(rng.integers(1, size + 1)) for size in _DIMS], np.int32)
-    return {"start": rng.integers(-2, 6, 3).astype(dtypes["start"]), "sizes": sizes, **_places()}
-
-
-def _copied_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    places = np.concatenate([rng.permutation(n) * step for n, step in zip(_DIMS, _STEPS)]).astype(np.int32)
-    shared = _places()
-    return {"sizes": shared["dims"], "bases": shared["bases"], "places": places, "rank": 3, "count": 24}
+    start = rng.integers(-2, 6, 3).astype(dtypes["start"])
+    ends = _ends(rng, dtypes, int(sizes.prod()), 24)
+    return {"start": start, "sizes": sizes, **ends, "rows": int(sizes[0] * sizes[1])}
 
 
 def _blocks(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -853,14 +854,12 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "unary.dequantize": _dequantize,
         "unary.quantize": _quantize,
         "unary.sigmoid_int16": _sigmoid,
-        "variable_copies.mirror_places": _mirror_places,
-        "variable_copies.reversed_places": _reversed_places,
         "variable_copies.set_blocks": _blocks,
-        "variable_copies.set_places": _copied_places,
-        "variable_copies.slice_places": _slice_places,
+        "variable_copies.set_slice": _set_slice,
         "variable_copies.take_blocks": _blocks,
-        "variable_copies.take_places": _copied_places,
-        "variable_copies.update_places": _update_places,
+        "variable_copies.take_mirrored": _take_mirrored,
+        "variable_copies.take_reversed": _take_reversed,
+        "variable_copies.take_slice": _take_slice,
     }.items()
 }
 """By kernel: the arguments that depend on each other; the others are drawn by name and type."""

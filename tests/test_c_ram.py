@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from checked_program import CheckedProgram, needs_compiler
 from image_graphs import Images, shrinking_network
+from test_c_kernels import drawn
 from test_real_models import NAMES
 
 import tflm
@@ -38,6 +39,24 @@ SLOW = {"kws_ref_model", "okay_nabu_v2", "person_detect", "pretrainedResnet", "p
 def test_real_models_take_at_most_what_tflm_takes(corpus: Path, name: str) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
     assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
+WITHOUT_SCRATCH = ("BATCH_MATMUL", "DYNAMIC_UPDATE_SLICE", "L2_POOL_2D", "MIRROR_PAD", "REVERSE_V2", "SLICE")
+"""Operators that TFLM needs no scratch buffers for."""
+
+
+@pytest.mark.parametrize("operator", WITHOUT_SCRATCH)
+def test_single_operators_take_at_most_what_tflm_takes(operator: str) -> None:
+    compared = 0
+    for data, _ in drawn(operator, 4):
+        model = tflm.Model(data)
+        try:
+            compiled = tflm.compile_model(model)
+        except tflm.TflmError:
+            continue
+        assert compiled.ram_bytes <= interpreter_bytes(model)
+        compared += 1
+    assert compared
 
 
 def result_of(model: tflm.Model, x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.compiler.language import DONE, Elements, Step, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Float32s, Step, inlined, kernel
+from tflm.delegates.compiled.casts import as_float32
 from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
@@ -92,10 +94,73 @@ def pool(combination: Combination, result: Result, x: Elements, y: Elements, poo
     return DONE
 
 
+TERMS: dict[str, Callable[..., Any]] = {"AVERAGE": lambda x: x, "L2": lambda x: x * x}
+"""By operator: what a float adds to the sum."""
+
+MEANS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": lambda total, count: total / as_float32(count),
+    "L2": lambda total, count: np.sqrt(total / as_float32(count)),
+}
+"""By operator: the output, from the sum and the number of elements."""
+
+Term = Annotated[Callable[..., Any], TERMS]
+Mean = Annotated[Callable[..., Any], MEANS]
+
+
+@kernel
+def pool_floats(term: Term, mean: Mean, x: Float32s, y: Float32s, limits: Float32s, pools: Pools) -> int:
+    """Set y to means of the floats of each window that are inside the image, within limits."""
+    channels = pools.channels
+    x_row = pools.x_columns * channels
+    least, most = limits[0], limits[1]
+    target = 0
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        bottom = min(top + pools.row_taps, pools.x_rows)
+        top = max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            right = min(left + pools.column_taps, pools.x_columns)
+            left = max(left, 0)
+            count = (bottom - top) * (right - left)
+            for channel in range(channels):
+                total = as_float32(0)
+                for row in range(top, bottom):
+                    begin = row * x_row + channel
+                    for at in range(begin + left * channels, begin + right * channels, channels):
+                        total += term(x[at])
+                value = mean(total, count)
+                value = least if value < least else value
+                y[target] = most if value > most else value
+                target += 1
+    return DONE
+
+
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind AVERAGE_POOL_2D or MAX_POOL_2D."""
-    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    """Bind AVERAGE_POOL_2D or MAX_POOL_2D of integers."""
+    x, y, rows, columns = _windows(node, part)
+    if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
+        return None
     op: OpDataPooling = node.op_data
+    kind, least, most = node.operator.partition("_")[0], int(op.minimum), int(op.maximum)
+    pools = _pools(x, rows, columns, (least if kind == "MAX" else 0, least, most))
+    return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
+
+
+def bind_floats(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """Bind AVERAGE_POOL_2D or L2_POOL_2D of floats."""
+    x, y, rows, columns = _windows(node, part)
+    kind = node.operator.partition("_")[0]
+    if x.dtype != np.float32 or kind not in MEANS:
+        return None
+    limits = np.array([node.op_data.minimum, node.op_data.maximum], np.float32)
+    names = {"term": kind, "mean": kind, "limits": limits, "pools": _pools(x, rows, columns, (0, 0, 0))}
+    return [pool_floats.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
+
+
+def _windows(node: Node, part: Part | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Axis, Axis]:
+    """Return the image, the output, and the windows along rows and columns."""
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
     options = node.options(Pool2DOptions)
     rows, columns = (
         Axis(size, taps, count, stride, before=padding_before(count, size, taps, stride))
@@ -106,21 +171,22 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     )
     if part is not None:
         rows, x, y, _ = part
-    if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
-        return None
-    kind = node.operator.partition("_")[0]
-    pools = Pools(
+    return x, y, rows, columns
+
+
+def _pools(x: npt.NDArray[Any], rows: Axis, columns: Axis, limits: tuple[int, int, int]) -> Pools:
+    start, least, most = limits
+    return Pools(
         x_rows=rows.size,
         x_columns=columns.size,
         channels=x.shape[3],
         **window_fields(rows, columns),
         y_rows=rows.windows,
         y_columns=columns.windows,
-        start=int(op.minimum) if kind == "MAX" else 0,
-        activation_min=int(op.minimum),
-        activation_max=int(op.maximum),
+        start=start,
+        activation_min=least,
+        activation_max=most,
     )
-    return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

@@ -95,24 +95,24 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     if copies is None:
         return None
     x, w = contiguous
-    constants = _constants(node.op_data, y.dtype)
+    constants = constants_of(node.op_data, y.dtype)
     if constants is None:
         return None
-    places = np.stack([_matrices(side, y.shape[:-2]) for side in contiguous], axis=1).reshape(-1)
+    places = np.stack([matrices_of(side, y.shape[:-2]) for side in contiguous], axis=1).reshape(-1)
     sizes = {"batches": len(places) // 2, "rows": x.shape[-2], "depth": x.shape[-1], "columns": w.shape[-1]}
     type = y.dtype.name
     arrays = {"x": x, "w": w, "y": y, "places": places, "sums": work_array(w.shape[-1], SUMS[type])}
     return [*copies, matmul.step(product=type, output=type, **arrays, **sizes, **constants)]
 
 
-def _matrices(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def matrices_of(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the index of a tensor's matrix for each batch."""
     count = int(np.prod(tensor.shape[:-2], dtype=np.int64))
     numbers = np.arange(count, dtype=np.int64).reshape(tensor.shape[:-2])
     return np.broadcast_to(numbers, batches).reshape(-1)
 
 
-def _constants(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:
+def constants_of(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:
     """Return zero points and multiplier; None if the kernel does not support the shift."""
     names = "x_zero_point", "w_zero_point", "zero_point", "significand", "left", "right"
     if dtype == np.float32:

@@ -1,14 +1,13 @@
 """Copies whose positions are inputs that change between invokes: slices, borders, reversed dimensions, blocks.
 
-A first kernel computes the offset in the other tensor for each coordinate of each dimension. A second one copies
-elements: the offset of an element is the sum of its coordinates' offsets.
+A kernel checks the positions first. Then it copies one row of the last dimension after the other.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +15,17 @@ import numpy.typing as npt
 from tflm.compiler.language import DONE, REFUSED, Elements, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.movement import copy_steps, fixed_copies
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 
 
 @kernel
-def slice_places(
-    begin: Elements,
-    size: Elements,
-    dims: Int32s,
-    steps: Int32s,
-    bases: Int32s,
-    sizes: Int32s,
-    places: Int32s,
-    rank: int,
-    count: int,
+def take_slice(
+    x: Elements, y: Elements, begin: Elements, size: Elements, dims: Int32s, steps: Int32s, rank: int, count: int
 ) -> int:
-    """Compute the offsets of a slice of `count` elements, and its sizes; a size of -1 stands for the rest of the
-    dimension.
+    """Copy a slice of `count` elements from x; a size of -1 stands for the rest of the dimension.
 
     Args:
-        dims, steps: dimensions and steps of the sliced tensor.
-        bases: index of each dimension's first offset.
+        dims, steps: dimensions and steps of x.
     """
     found = as_int64(1)
     for d in range(rank):
@@ -45,56 +33,81 @@ def slice_places(
         stop = as_int64(dims[d]) if length == -1 else start + length
         if start < 0 or stop < start or stop > dims[d]:
             return REFUSED
-        sizes[d] = stop - start
         found *= stop - start
-        for i in range(sizes[d]):
-            places[bases[d] + i] = (start + i) * steps[d]
-    return DONE if found == count else REFUSED
+    if found != count:
+        return REFUSED
+    last = rank - 1
+    inner = dims[last] - as_int32(begin[last]) if size[last] == -1 else as_int32(size[last])
+    rows = count // inner if inner > 0 else 0
+    for row in range(rows):
+        rest, source, target = row, as_int32(begin[last]), row * inner
+        for d in range(rank - 2, -1, -1):
+            length_of_d = dims[d] - as_int32(begin[d]) if size[d] == -1 else as_int32(size[d])
+            source += (as_int32(begin[d]) + rest % length_of_d) * steps[d]
+            rest //= length_of_d
+        for k in range(inner):
+            y[target + k] = x[source + k]
+    return DONE
+
+
+@inlined
+def mirrored(place: Any, size: Any, offset: int) -> Any:
+    """Return the position in a dimension that a position before, in or after it copies."""
+    if place < 0:
+        return offset - 1 - place
+    return place if place < size else max(2 * size - 1 - offset - place, 0)
 
 
 @kernel
-def mirror_places(
+def take_mirrored(
+    x: Elements,
+    y: Elements,
     paddings: Elements,
     dims: Int32s,
-    steps: Int32s,
-    bases: Int32s,
     sizes: Int32s,
-    places: Int32s,
+    steps: Int32s,
     rank: int,
     offset: int,
+    rows: int,
 ) -> int:
-    """Compute the offsets of a tensor with mirrored borders.
+    """Copy x to y with mirrored borders.
 
     Args:
         paddings: number of elements before and after, for each dimension. As in TFLM, `sizes` decides how many follow.
-        sizes: sizes of the output, which must have elements.
+        dims, steps: dimensions and steps of x.
+        sizes: sizes of y, which must have elements.
         offset: distance from the border to the first mirrored element.
+        rows: number of rows of y.
     """
     first, last, elements = as_int64(0), as_int64(0), as_int64(1)
     for d in range(rank):
         before, size = as_int32(paddings[2 * d]), as_int64(dims[d])
         lowest, highest = as_int64(2**62), as_int64(-(2**62))
         for i in range(sizes[d]):
-            place = as_int64(i) - before
-            if place < 0:
-                place = offset - 1 - place
-            elif place >= size:
-                place = max(2 * size - 1 - offset - place, 0)
+            place = mirrored(as_int64(i) - before, size, offset)
             lowest, highest = min(lowest, place), max(highest, place)
-            places[bases[d] + i] = place * steps[d]
         first += lowest * steps[d]
         last += highest * steps[d]
         elements *= size
     if first < 0 or last >= elements:
         return REFUSED
+    end = rank - 1
+    inner, inner_before, width = sizes[end], as_int32(paddings[2 * end]), dims[end]
+    for row in range(rows):
+        rest, source = row, 0
+        for d in range(rank - 2, -1, -1):
+            source += mirrored(rest % sizes[d] - as_int32(paddings[2 * d]), dims[d], offset) * steps[d]
+            rest //= sizes[d]
+        for k in range(inner):
+            y[row * inner + k] = x[source + mirrored(k - inner_before, width, offset)]
     return DONE
 
 
 @kernel
-def reversed_places(
-    axes: Int32s, dims: Int32s, steps: Int32s, bases: Int32s, places: Int32s, rank: int, count: int
+def take_reversed(
+    x: Elements, y: Elements, axes: Int32s, dims: Int32s, steps: Int32s, rank: int, count: int, rows: int
 ) -> int:
-    """Compute the offsets of a tensor with `count` adjacent dimensions reversed."""
+    """Copy x to y with `count` adjacent dimensions reversed."""
     first, last = rank, -1
     for k in range(count):
         axis = axes[k] + rank if axes[k] < 0 else axes[k]
@@ -107,49 +120,46 @@ def reversed_places(
             times += axes[k] == d or axes[k] == d - rank
         if times != (first <= d <= last):
             return REFUSED
-        for i in range(dims[d]):
-            places[bases[d] + i] = (dims[d] - 1 - i if times else i) * steps[d]
+    end = rank - 1
+    inner = dims[end]
+    step = -1 if first <= end <= last else 1
+    for row in range(rows):
+        rest, source = row, inner - 1 if step < 0 else 0
+        for d in range(rank - 2, -1, -1):
+            place = rest % dims[d]
+            source += (dims[d] - 1 - place if first <= d <= last else place) * steps[d]
+            rest //= dims[d]
+        for k in range(inner):
+            y[row * inner + k] = x[source + k * step]
     return DONE
 
 
+@inlined
+def first_place(start: Any, size: Any, dim: Any) -> Any:
+    """Return the start of a slice in a dimension, clamped so that the slice fits."""
+    return as_int32(min(max(as_int64(start), 0), dim - size))
+
+
 @kernel
-def update_places(
-    start: Elements, dims: Int32s, sizes: Int32s, steps: Int32s, bases: Int32s, places: Int32s, rank: int
+def set_slice(
+    x: Elements, y: Elements, start: Elements, dims: Int32s, sizes: Int32s, steps: Int32s, rank: int, rows: int
 ) -> int:
-    """Compute the offsets of a slice, moved so that it is inside of a tensor.
+    """Copy x to a slice of y, whose start is clamped so that it fits.
 
     Args:
-        dims, steps: dimensions and steps of the tensor.
-        sizes: sizes of the slice.
+        dims, steps: dimensions and steps of y.
+        sizes: sizes of x.
+        rows: number of rows of x.
     """
-    for d in range(rank):
-        first = min(max(as_int64(start[d]), 0), dims[d] - sizes[d])
-        for i in range(sizes[d]):
-            places[bases[d] + i] = (as_int32(first) + i) * steps[d]
-    return DONE
-
-
-@kernel
-def take_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: Int32s, rank: int, count: int) -> int:
-    """Set y, of these sizes, to the elements of x at the offsets of the coordinates."""
-    for i in range(count):
-        rest, source = i, 0
-        for d in range(rank - 1, -1, -1):
-            source += places[bases[d] + rest % sizes[d]]
+    last = rank - 1
+    inner, inner_first = sizes[last], first_place(start[last], sizes[last], dims[last])
+    for row in range(rows):
+        rest, target = row, inner_first
+        for d in range(rank - 2, -1, -1):
+            target += (first_place(start[d], sizes[d], dims[d]) + rest % sizes[d]) * steps[d]
             rest //= sizes[d]
-        y[i] = x[source]
-    return DONE
-
-
-@kernel
-def set_places(x: Elements, y: Elements, sizes: Int32s, bases: Int32s, places: Int32s, rank: int, count: int) -> int:
-    """Set the elements of y at the offsets of x's coordinates to x, which has these sizes."""
-    for i in range(count):
-        rest, target = i, 0
-        for d in range(rank - 1, -1, -1):
-            target += places[bases[d] + rest % sizes[d]]
-            rest //= sizes[d]
-        y[target] = x[i]
+        for k in range(inner):
+            y[target + k] = x[row * inner + k]
     return DONE
 
 
@@ -206,81 +216,52 @@ def set_blocks(x: Elements, y: Elements, block: Int32s, border: Int32s, shape: I
     return DONE
 
 
-class Places(NamedTuple):
-    """Arguments that an operator's kernels share.
-
-    Attributes:
-        dims, steps: dimensions and steps of the tensor that offsets refer to.
-        bases: index of each dimension's first offset.
-        places: offsets of all dimensions.
-        rank: number of dimensions.
-    """
-
-    dims: npt.NDArray[np.int32]
-    steps: npt.NDArray[np.int32]
-    bases: npt.NDArray[np.int32]
-    places: npt.NDArray[np.int32]
-    rank: int
-
-    @classmethod
-    def of(cls, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Places:
-        """Create the arguments for a tensor of these dimensions; at most `lengths` positions are used along each."""
-        steps = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
-        bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-        return cls(
-            dims=np.array(dims, np.int32),
-            steps=np.array(steps, np.int32),
-            bases=bases[:-1].astype(np.int32),
-            places=work_array(int(bases[-1]), np.int32),
-            rank=len(dims),
-        )
-
-    def copied(self, sizes: npt.NDArray[np.int32], count: int) -> dict[str, Any]:
-        """Return the arguments of a kernel that copies elements."""
-        return {"sizes": sizes, "bases": self.bases, "places": self.places, "rank": self.rank, "count": count}
+def _shape(dims: tuple[int, ...]) -> dict[str, Any]:
+    """Return the dimensions of a tensor and its steps in elements."""
+    steps = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+    return {"dims": np.array(dims, np.int32), "steps": np.array(steps, np.int32), "rank": len(dims)}
 
 
-def _taken(node: Node, find: Step, places: Places, sizes: npt.NDArray[np.int32]) -> list[Step] | None:
+def _ends(node: Node) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the first input and the output; None if they share memory or have no dimensions."""
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    if np.may_share_memory(x, y):
-        return None
-    return [find, take_places.step(x=_plain(x), y=_plain(y), **places.copied(sizes, y.size))]
+    return None if np.may_share_memory(x, y) or not x.ndim else {"x": _plain(x), "y": _plain(y)}
 
 
 def _slice(node: Node) -> list[Step] | None:
     input, begin, size = (node.eval_input(i) for i in range(3))
-    count = node.eval_output(0).elements.size
-    places = Places.of(input.dims, input.dims)
-    sizes = work_array(places.rank, np.int32)
-    numbers = {"begin": begin.elements, "size": size.elements, "count": count}
-    return _taken(node, slice_places.step(**numbers, **places._asdict(), sizes=sizes), places, sizes)
+    ends = _ends(node)
+    if ends is None:
+        return None
+    numbers = {"begin": begin.elements, "size": size.elements, "count": ends["y"].size}
+    return [take_slice.step(**ends, **numbers, **_shape(input.dims))]
 
 
 def _mirror(node: Node) -> list[Step] | None:
     input, paddings, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
-    if not output.elements.size:
+    ends = _ends(node)
+    if ends is None or not output.elements.size:
         return None
-    sizes, places = np.array(output.dims, np.int32), Places.of(input.dims, output.dims)
-    numbers = {"paddings": paddings.elements.reshape(-1), "offset": node.op_data}
-    return _taken(node, mirror_places.step(**numbers, **places._asdict(), sizes=sizes), places, sizes)
+    numbers = {"paddings": paddings.elements.reshape(-1), "offset": node.op_data, "rows": math.prod(output.dims[:-1])}
+    return [take_mirrored.step(**ends, **numbers, **_shape(input.dims), sizes=np.array(output.dims, np.int32))]
 
 
 def _reverse(node: Node) -> list[Step] | None:
-    input, axes = node.eval_input(0), node.eval_input(1).elements
-    places = Places.of(input.dims, input.dims)
-    find = reversed_places.step(axes=axes, **places._asdict(), count=axes.size)
-    return _taken(node, find, places, places.dims)
+    dims, axes = node.eval_input(0).dims, node.eval_input(1).elements
+    ends = _ends(node)
+    if ends is None:
+        return None
+    return [take_reversed.step(**ends, **_shape(dims), axes=axes, count=axes.size, rows=math.prod(dims[:-1]))]
 
 
 def _update(node: Node) -> list[Step] | None:
     operand, update, start = (node.eval_input(i) for i in range(3))
     x, y = update.elements, node.eval_output(0).elements
     copies = copy_steps([(y.reshape(operand.dims), operand.elements)])
-    if copies is None or np.may_share_memory(x, y):
+    if copies is None or np.may_share_memory(x, y) or not x.ndim:
         return None
-    places, sizes = Places.of(operand.dims, update.dims), np.array(update.dims, np.int32)
-    find = update_places.step(start=start.elements, **places._asdict(), sizes=sizes)
-    return [*copies, find, set_places.step(x=_plain(x), y=_plain(y), **places.copied(sizes, x.size))]
+    ends = {"x": _plain(x), "y": _plain(y), "start": start.elements, "sizes": np.array(update.dims, np.int32)}
+    return [*copies, set_slice.step(**ends, **_shape(operand.dims), rows=math.prod(update.dims[:-1]))]
 
 
 def _blocks(node: Node) -> list[Step] | None:
