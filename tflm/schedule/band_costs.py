@@ -1,4 +1,4 @@
-"""The cost of stages in bands that SLICE and CONCATENATION join, for TFLM: the arena and the multiply-accumulates.
+"""The cost of stages in bands for TFLM, joined by SLICE and CONCATENATION: arena and multiply-accumulates.
 
 They are estimated without rewriting the model.
 """
@@ -22,17 +22,17 @@ LONGEST_STAGE = 16
 """Maximum number of operators in a stage."""
 
 BUDGETS = 40
-"""Number of head budgets tried, from the least possible to the head without stages."""
+"""Number of head budgets to try, from the smallest possible head to the head without stages."""
 
 
 class OperatorCosts(NamedTuple):
     """Costs of each operator of a graph, in bytes and multiply-accumulates.
 
     Attributes:
-        tail: bytes of the tail that another operator of the same kind takes.
-        scratch: bytes that it needs in the head while it runs.
+        tail: bytes of the tail that another operator of the same kind adds.
+        scratch: bytes in the head while the operator runs.
         macs: multiply-accumulates.
-        slice, concatenation: bytes of the tail of a SLICE and of a CONCATENATION.
+        slice, concatenation: bytes of the tail that a SLICE and a CONCATENATION add.
     """
 
     tail: tuple[int, ...]
@@ -59,7 +59,7 @@ class BandedStage(NamedTuple):
 
     @property
     def backwards(self) -> bool:
-        """Whether the last rows come first."""
+        """Whether the last rows are computed first."""
         return self.bands[0].first > 0
 
 
@@ -91,11 +91,11 @@ class StageEstimate:
         self._known: dict[tuple[Rows, bool], BandCost] = {}
 
     def within(self, head: int, backwards: bool) -> Tiling[BandedStage] | None:
-        """The fewest bands that stay within a number of bytes of the head; None if there are none.
+        """Return the fewest bands that need at most `head` bytes of the head; None if there are none.
 
         Args:
-            head: bytes.
-            backwards: whether the last rows come first.
+            head: limit of the head, in bytes.
+            backwards: whether the last rows are computed first.
         """
         rows, bands = self.stage.rows, []
         done, length = 0, rows
@@ -108,7 +108,8 @@ class StageEstimate:
         return self.of(bands, backwards) if len(bands) > 1 else None
 
     def of(self, bands: Sequence[Rows], backwards: bool) -> Tiling[BandedStage]:
-        """The stage in these bands; its cost is what it adds to the tail, in bytes, and the multiply-accumulates."""
+        """Return the stage in these bands. Its cost is the number of bytes that it adds to the tail, and of
+        multiply-accumulates."""
         costs = [self._cost(band, backwards) for band in bands]
         joins = concatenations(len(bands))
         head = max(cost.head for cost in costs)
@@ -120,7 +121,7 @@ class StageEstimate:
         return Tiling((chosen,), head, (tail, sum(cost.macs for cost in costs) - self._whole_macs))
 
     def _longest(self, done: int, rows: int, head: int, backwards: bool) -> int:
-        """Rows of the longest band within `head`, at most `rows`; 0 if even one row exceeds it."""
+        """Return the number of rows of the longest band within `head`, at most `rows`; 0 if even one row exceeds it."""
 
         def fits(length: int) -> bool:
             return self._cost(_band(done, length, self.stage.rows, backwards), backwards).head <= head
@@ -145,7 +146,7 @@ class StageEstimate:
         kept = self._kept_for_later(band, backwards)
         done = (stage.rows - band.end if backwards else band.first) * row_bytes[stage.output]
         base = self._across + done
-        needed = dict(kept)  # rows needed at or after the current operator, going backwards
+        needed = dict(kept)  # rows that the current operator or later ones need; operators are visited backwards
         head, macs, tail = 0, 0, slices_in(stage, program, band) * self._costs.slice
         after = self._at_the_end(program[-1], band, backwards)
         for place in reversed(range(len(program))):
@@ -163,8 +164,8 @@ class StageEstimate:
         return BandCost(head, tail, macs)
 
     def _alive_rows(self, tensor: int, rows: Rows, backwards: bool) -> int:
-        """Rows of a tensor that take memory while some are still needed; 0 for an input that is needed after the
-        stage.
+        """Return the number of rows of a tensor that are in memory because some are still needed; 0 for an input that
+        is also needed after the stage.
         """
         if tensor not in self.stage.inputs:
             return rows.size
@@ -173,13 +174,14 @@ class StageEstimate:
         return rows.end if backwards else self._rows[tensor] - rows.first
 
     def _at_the_end(self, last: BandOperator, band: Rows, backwards: bool) -> int:
-        """Bytes that the last operator of a band writes, plus a copy if garbage prevents computing it in place."""
+        """Return the bytes that the last operator of a band writes, plus a copy if garbage rows prevent computing it in
+        place."""
         made, size = last.step.made, self._row_bytes[self.stage.output]
         spoils = made.end > band.end if backwards else made.first < band.first
         return (made.size + band.size * (spoils and made != band)) * size
 
     def _kept_for_later(self, band: Rows, backwards: bool) -> dict[int, Rows]:
-        """Rows of the inputs that later bands need."""
+        """Return the rows of the inputs that later bands need."""
         left = Rows(0, band.first) if backwards else Rows(band.end, self.stage.rows)
         if left.size <= 0:
             return {}
@@ -197,7 +199,7 @@ class StageEstimate:
 
 
 def concatenations(parts: int) -> int:
-    """Number of CONCATENATIONs that join this many parts."""
+    """Return the number of CONCATENATIONs that join this many parts."""
     count = 0
     while parts > 1:
         groups = -(-parts // MAXIMUM_CONCATENATED)
@@ -234,8 +236,8 @@ class BandCosts:
     Args:
         graph: the graph.
         rules: the band rule of each operator, or None.
-        costs: costs of the operators.
-        macs: maximum of multiply-accumulates that stages may add.
+        costs: the costs of the operators.
+        macs: maximum number of multiply-accumulates that stages may add.
         unaliased: see `StageEstimate`.
 
     Attributes:
@@ -263,7 +265,7 @@ class BandCosts:
         self.limits: tuple[int, ...] = sys.maxsize, macs
 
     def tilings(self, deadline: float | None = None) -> Iterator[Tiling[BandedStage]]:
-        """The best tilings for each of many budgets of the head, largest budget first."""
+        """Return the best tilings for each of several budgets of the head, largest budget first."""
         low, high = self.start.peak, max([self.start.peak, *self.alone])
         step = max((high - low) // BUDGETS, 16)
         for budget in range(high - 16, low - 1, -step):
@@ -275,7 +277,7 @@ class BandCosts:
             yield from found
 
     def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BandedStage]]:
-        """The stage in the fewest bands within a budget of the head, in both directions."""
+        """Return the stage with the fewest bands within a budget of the head, in both directions."""
         key = first, end
         if key not in self._estimates:
             stage = self._stage(first, end)
@@ -290,7 +292,8 @@ class BandCosts:
                 yield found
 
     def turned(self, stage: BandedStage, backwards: bool, head: int) -> BandedStage | None:
-        """A stage in the given direction, within a head budget and in no more bands than before; None if impossible."""
+        """Return a stage in the given direction, within a head budget and in no more bands than before; None if
+        impossible."""
         if stage.backwards == backwards:
             return stage
         estimate = self._estimates[stage.first, stage.end]

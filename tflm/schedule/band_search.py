@@ -1,4 +1,4 @@
-"""Evaluates tilings exactly: rewrites the model, lays it out on the target and plans it."""
+"""Evaluate tilings exactly: rewrite the model, lay it out on the target and plan it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAXIMUM_TURNED = 4
 """Maximum number of stages of a tiling whose directions are tried in all combinations."""
 
 SLACK = 256
-"""Maximum bytes by which an arena may be overestimated."""
+"""Maximum error by which the estimate may exceed the arena, in bytes."""
 
 QUICK_ROUNDS, THOROUGH_ROUNDS = 2, 60
 """Changes per body in the search for a plan: for any tiling, and for the best one."""
@@ -45,7 +45,7 @@ class Rewritten(NamedTuple):
     Attributes:
         data: the model with its plan.
         stages: the stages that it runs in bands.
-        arena: the smallest arena that it works in.
+        arena: size of the smallest arena that it works in.
         ends: indices of the tensors at the ends of stages: in the original model, and in this one.
     """
 
@@ -56,7 +56,7 @@ class Rewritten(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """A planned tiling: the model with the plan, and the arena's bytes as far as known."""
+    """A planned tiling: the model with the plan, and the size of its arena, if known."""
 
     tiling: Tiling[BandedStage]
     data: bytes
@@ -84,7 +84,7 @@ class Tiler:
         model: the model.
         measured: its measurement on the target, from `measure`.
         measure: measures models.
-        objective: what is minimized, called "arena" below.
+        objective: the size to minimize, called "arena" below.
         macs: maximum number of multiply-accumulates to add.
         unaliased: names of operators whose inputs and outputs must not share memory.
         alignment: alignment of views, in bytes.
@@ -120,7 +120,8 @@ class Tiler:
             self._search = BandCosts(self._graph, self._rules, costs, self.macs, unaliased=is_unaliased)
 
     def smallest(self, arena: int) -> Rewritten | None:
-        """The model with the smallest arena found; None if none is smaller than `arena`.
+        """Return the model with the smallest arena found, including those that `within` tried; None if none is smaller
+        than `arena`.
 
         Includes what `within` tried before.
         """
@@ -158,7 +159,7 @@ class Tiler:
         return None
 
     def _try(self, tiling: Tiling[BandedStage], rounds: int) -> _Tried:
-        """Rewrite and plan a tiling; the tail's size is the estimate."""
+        """Rewrite and plan a tiling. The size of the tail is estimated."""
         self._tried += 1
         graph = Graph(self.model)
         origins = write_stages(graph, self._rules, tiling.stages)
@@ -167,7 +168,7 @@ class Tiler:
         scratch = [0 if origin is None else self._search.costs.scratch[origin] for origin in origins]
         head = Head(bare, lifetimes_of(bare, scratch).build(), allowed=self.allowed)
         plan = head.planned_with_views(self.unaliased, self._seconds_left(), self.alignment, rounds, self.overlap)
-        assert plan is not None  # the tiling has SLICEs
+        assert plan is not None  # the tiling contains SLICEs
         data = with_plan(bare, plan.offsets)
         outputs = ((self._graph.operators[stage.end - 1].outputs or ())[0] for stage in tiling.stages)
         ends = {tensor: graph.moved.get(tensor, tensor) for tensor in outputs}
@@ -179,7 +180,7 @@ class Tiler:
         return tried
 
     def _smallest_arena(self, otherwise: int) -> int:
-        """The smallest arena that was tried, or another one if that is smaller."""
+        """Return the smallest arena that was tried, or `otherwise` if that is smaller."""
         return otherwise if self._smallest is None else min(otherwise, self._smallest.arena)
 
     def _written(self, tried: _Tried) -> Rewritten:
@@ -197,10 +198,10 @@ class Tiler:
         return self.objective.expected(tiling.peak, tiling.cost[0] + self.measured.tail_bytes)
 
     def _turned(self, tiling: Tiling[BandedStage]) -> Iterator[Tiling[BandedStage]]:
-        """The tiling with some stages in the other direction, in at most as many bands.
+        """Yield the tiling with some stages in the other direction, in at most as many bands.
 
-        A stage that produces rows upwards suits a next stage that consumes them downwards, so alternating directions
-        come first.
+        A stage that produces rows upwards works well with a next stage that consumes them downwards, so alternating
+        directions come first.
         """
         assert self._search is not None
         count = min(len(tiling.stages), MAXIMUM_TURNED)

@@ -1,4 +1,4 @@
-"""A stage: consecutive operators that run once for each band of rows of the last one's output."""
+"""A stage: consecutive operators that run once for each band of rows of the last operator's output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONCATENATION_VERSIONS = {TensorType.INT8: 2, TensorType.INT16: 3}
 
 
 class Operand(NamedTuple):
-    """Rows that an operator of a stage reads: `rows` of `tensor`, its input `place`."""
+    """Rows that an operator of a stage reads: `rows` of `tensor`, its input number `place`."""
 
     place: int
     tensor: int
@@ -30,7 +30,7 @@ class Operand(NamedTuple):
 
 
 class BandOperator(NamedTuple):
-    """An operator of a band: its index in the graph, its changes for the band, and the rows that it reads."""
+    """An operator in a band: its index in the graph, its changes for the band, and the rows that it reads."""
 
     operator: int
     step: BandStep
@@ -45,7 +45,7 @@ class Stage:
         rules: the band rule of each operator.
 
     Attributes:
-        inputs: non-constant tensors that it reads from earlier operators.
+        inputs: non-constant tensors that the stage reads from earlier operators.
         output: the last operator's output.
         rows: rows of the output, along `axis`.
     """
@@ -62,7 +62,7 @@ class Stage:
         self.rows = graph.shape(self.output)[self.axis]
 
     def program(self, wanted: Rows) -> list[BandOperator]:
-        """The operators that compute some rows of the output, in order."""
+        """Return the operators that compute some rows of the output, in order."""
         needed = {self.output: wanted}
         program = []
         for index in reversed(range(self.first, self.end)):
@@ -150,7 +150,7 @@ class StageWriter:
         return part
 
     def _concatenate(self, stage: Stage, parts: list[int], bands: list[Rows]) -> None:
-        """Concatenate parts; if there are more than CONCATENATION supports, in several levels."""
+        """Concatenate parts, in several levels if there are more than CONCATENATION supports."""
         while len(parts) > MAXIMUM_CONCATENATED:
             groups = range(0, len(parts), MAXIMUM_CONCATENATED)
             larger = [Rows(bands[i].first, bands[i : i + MAXIMUM_CONCATENATED][-1].end) for i in groups]

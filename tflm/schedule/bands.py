@@ -20,7 +20,7 @@ class BandStep(NamedTuple):
     """One operator of a band.
 
     Attributes:
-        needed: the rows of each input that is read in bands, by input index.
+        needed: rows of each input that is read in bands, by input index.
         made: rows of the output, including garbage at the edges.
         options: fields of the options that differ from the original operator's.
         constants: constant inputs that differ from the original operator's, by input index.
@@ -54,12 +54,12 @@ TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32
 
 
 def axis_of(shape: tuple[int, ...]) -> int:
-    """The dimension along which a tensor is divided into bands."""
+    """Return the dimension along which a tensor is divided into bands."""
     return BATCHES if shape[:1] != (1,) else ROWS
 
 
 def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """The rule for running an operator in bands along a dimension; None if it has none."""
+    """Return the rule for running an operator in bands along a dimension; None if it has none."""
     outputs = operator.outputs or ()
     if len(outputs) != 1 or not all(_is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
         return None
@@ -121,7 +121,7 @@ def windows_of(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Ax
 
 
 def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """Element-wise operators; an input that broadcasts along the rows must be a constant with one row."""
+    """Rule of element-wise operators. An input that broadcasts along the rows must be a constant with one row."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     rows = graph.shape(outputs[0])[axis]
     places = []
@@ -140,12 +140,12 @@ def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
 
 
 def _rows_of(places: Sequence[int]) -> BandRule:
-    """Rows depend on the same rows of these inputs, and on all of the others."""
+    """Rule for operators whose rows depend on the same rows of these inputs, and on all rows of the others."""
     return lambda wanted: BandStep(dict.fromkeys(places, wanted), wanted, {}, {})
 
 
 def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """CONCATENATION along another dimension."""
+    """Rule of CONCATENATION along another dimension."""
     along = getattr(operator.builtin_options, "axis", axis) % 4
     if along == axis or any(graph.is_constant(tensor) for tensor in operator.inputs or ()):
         return None
@@ -153,7 +153,7 @@ def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | No
 
 
 def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """PAD: only bands at the image's borders have rows of padding."""
+    """Rule of PAD: only bands at the image's borders have rows of padding."""
     inputs = operator.inputs or ()
     if graph.is_constant(inputs[0]) or not all(graph.is_constant(tensor) for tensor in inputs[1:]):
         return None

@@ -29,10 +29,10 @@ from tflm.schema.verifier import called_subgraphs
 def values_lost_in_calls(
     model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int] | None = None
 ) -> Iterator[str]:
-    """Every value that a plan loses, in the order in which calls miss them; none for a sound plan.
+    """Return the values that a plan loses, in the order in which calls miss them; empty for a sound plan.
 
     Args:
-        model, plan, kernels: the plan, and the model and kernels that it is for.
+        model, plan, kernels: the plan, and the model and kernels that it was made for.
         states: variables, each with the tensor whose value it must have after an invoke.
     """
     return _Calls(model, plan, kernels, states or {}).problems()
@@ -59,10 +59,10 @@ class _Calls(SymbolicRun):
         super().__init__(model.root, places, scratch, REGISTRATIONS, {})
 
     def problems(self) -> Iterator[str]:
-        """Run everything."""
+        """Run all calls, and yield the problems found."""
         for buffer in self._plan.buffers:
             if not 0 <= buffer.offset <= self._plan.memories[buffer.memory] - buffer.size:
-                yield f"{buffer.name} does not fit its memory"
+                yield f"{buffer.name} exceeds its memory"
         lasting = self._lasting_tensors()
         kept = [(begin, buffer) for begin, buffer in zip(self._begins, self._plan.buffers) if self._is_kept(buffer)]
         values = [next(self._values) for _ in kept]
@@ -87,10 +87,10 @@ class _Calls(SymbolicRun):
         for value, (begin, buffer) in zip(values, kept):
             labels = self._memory.read(begin, begin + buffer.size)
             if any((value, begin) not in label.values for _, _, label in labels):
-                yield f"{buffer.name} does not last until the next invoke"
+                yield f"{buffer.name} is overwritten before the next invoke"
 
     def _lasting_tensors(self) -> list[TensorKey]:
-        """Variables, and outputs of operators that may end an invoke, which the next one reads."""
+        """Return variables, and outputs of operators that may end an invoke: the next invoke reads these."""
         found = []
         for i, subgraph in enumerate(self._subgraphs):
             found += [
@@ -104,7 +104,8 @@ class _Calls(SymbolicRun):
         return [key for key in dict.fromkeys(found) if key in self._places]
 
     def _follow_moves(self) -> None:
-        """Outputs of operators that only move bytes consist of their inputs' values, whether or not they are called."""
+        """Derive the outputs of operators that only move bytes from their inputs' values, whether or not they are
+        called."""
         for index, operator in enumerate(self._main):
             for output in operator.outputs or ():
                 self._content((0, output))
@@ -112,7 +113,7 @@ class _Calls(SymbolicRun):
                 self._contents[0, output] = tuple(pieces)
 
     def _moved(self, index: int, operator: Operator) -> dict[int, list[ValueBytes]]:
-        """The values of outputs that consist of bytes of inputs."""
+        """Return the values of outputs that consist of bytes of inputs."""
         moves = self._codes[operator.opcode_index][1].moves
         found: dict[int, list[ValueBytes]] = {}
         for move in (moves(self._facts((0, index), operator)) if moves is not None else None) or ():
@@ -121,7 +122,7 @@ class _Calls(SymbolicRun):
         return found
 
     def _is_kept(self, buffer: RamBuffer) -> bool:
-        """Whether a buffer is no tensor's and is used throughout: it stays from invoke to invoke."""
+        """Whether a buffer belongs to no tensor and is in use throughout, so that it lasts between invokes."""
         last = max(each.last_step for each in self._plan.buffers)
         return not buffer.tensors and (buffer.first_step, buffer.last_step) == (0, last)
 
@@ -173,7 +174,7 @@ class _Calls(SymbolicRun):
             yield f"{name} has no rows {sorted(missing)} of {self._tensor(key)}"
 
     def _rows_read(self, call: Call, key: TensorKey) -> set[int]:
-        """The rows of an input that a call reads, tap by tap."""
+        """Return the rows of an input that a call reads, tap by tap."""
         height = self._height(key)
         if call.rows is None:
             return set(range(height))
@@ -194,7 +195,7 @@ class _Calls(SymbolicRun):
         return {row for row in read if 0 <= row < height}
 
     def _integers(self, tensor: int) -> npt.NDArray[np.int32]:
-        """The elements of a constant."""
+        """Return the elements of a constant."""
         table = (self._subgraphs[0].tensors or [])[tensor]
         data = (self._root.buffers or [])[table.buffer or 0].data
         assert data is not None
@@ -210,7 +211,7 @@ class _Calls(SymbolicRun):
             at += piece.bytes
 
     def _allowed_overlaps(self, call: Call, operator: Operator) -> Iterator[tuple[TensorKey, TensorKey]]:
-        """The inputs that the kernel reads before it overwrites them where they are, each with the output."""
+        """Return the inputs that the kernel allows to overlap outputs, each with the output."""
         needs, outputs = self._needs(call, operator), operator.outputs or ()
         written = self._places.get((0, outputs[0])) if len(outputs) == 1 else None
         for tensor, allowed in zip(operator.inputs or (), needs.overlaps):
@@ -219,7 +220,7 @@ class _Calls(SymbolicRun):
                 yield (0, tensor), (0, outputs[0])
 
     def _placement_problems(self, call: Call, operator: Operator, name: str) -> Iterator[str]:
-        """Whether outputs and scratch lie only where they may."""
+        """Yield outputs and scratch buffers in places where they must not be."""
         outputs = [self._bytes_of((0, t), x) for t, x in zip(operator.outputs or (), call.outputs) if x is not None]
         scratch = [Place(self._begins[x.buffer], self._plan.buffers[x.buffer].size) for x in call.scratch]
         needs = self._needs(call, operator)
@@ -256,7 +257,7 @@ class _Calls(SymbolicRun):
     # Sizes.
 
     def _bytes_of(self, key: TensorKey, region: BufferRegion) -> Place:
-        """Where the rows of a region are."""
+        """Return the bytes of the rows in a region."""
         return Place(self._begins[region.buffer] + region.offset, region.rows * self._row_bytes(key))
 
     def _shape(self, key: TensorKey) -> Sequence[int]:

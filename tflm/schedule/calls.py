@@ -1,4 +1,4 @@
-"""Calls of kernels on regions of buffers, and a plan: calls in order, and buffers that have places."""
+"""Calls of kernels on regions of buffers, and a plan: the calls in order, and the buffers with their places."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tflm.schedule.rows import Rows
 
 
 class RamBuffer(NamedTuple):
-    """Memory that is placed in one piece: a tensor, tensors that share its bytes, rows of a tensor, or scratch.
+    """A contiguous block of memory: a tensor, tensors that share its bytes, rows of a tensor, or scratch.
 
     Attributes:
         name: shown in reports.
         size: in bytes.
-        tensors: those in it, with where each begins; of a line buffer, the tensor at 0.
-        scratch_of: the subgraph and the operator that use it as scratch.
-        memory, offset: its place; the memories are numbered.
-        first_step, last_step: the steps between which it is used: 0 is before the first call.
+        tensors: its tensors with their offsets; for a line buffer, the tensor at offset 0.
+        scratch_of: the subgraph and the operator whose scratch it is.
+        memory, offset: number of the memory, and the offset in it.
+        first_step, last_step: the steps between which it is in use; 0 is before the first call.
     """
 
     name: str
@@ -31,12 +31,12 @@ class RamBuffer(NamedTuple):
 
 
 class BufferRegion(NamedTuple):
-    """Consecutive rows of a tensor in a buffer; a whole tensor is all its rows.
+    """Consecutive rows of a tensor in a buffer, or all rows of a whole tensor.
 
     Attributes:
-        buffer: by index.
-        offset, bytes: where in the buffer.
-        first_row, rows: which rows, and how many.
+        buffer: index of the buffer.
+        offset, bytes: the bytes in the buffer.
+        first_row, rows: the first row, and their number.
     """
 
     buffer: int
@@ -50,14 +50,15 @@ class Call(NamedTuple):
     """A call of an operator's kernel.
 
     Attributes:
-        operator: index in the first subgraph.
-        rows: of the output that it computes; None for all of them, of all outputs.
-        inputs: one for each input; None for constants and for inputs that are left out.
-        outputs: one for each output; of the rows that are computed.
-        scratch: buffers that only this call uses, in the order in which they were requested.
-        overlaps: for each input, how many bytes it may begin behind the output where the two share bytes, in ranges.
-        steps: of the invocation that it takes, more than one if it runs subgraphs.
-        lean: whether the slower kernels that need less scratch are called.
+        operator: index of the operator in the first subgraph.
+        rows: the rows of the output to compute; None for all of them, of all outputs.
+        inputs: a region for each input; None for constants and for missing inputs.
+        outputs: a region for each output, with the computed rows.
+        scratch: buffers that only this call uses, in the order in which the kernel requests them.
+        overlaps: for each input, the allowed distances in bytes from the start of the output to that of the input if
+            they share bytes, as ranges.
+        steps: number of steps of the invocation; more than one if it runs subgraphs.
+        lean: whether the slower kernels with less scratch are used.
         backwards: whether the last window is computed first.
     """
 
@@ -73,13 +74,13 @@ class Call(NamedTuple):
 
 
 class MovedRows(NamedTuple):
-    """Bytes that move as by memmove: rows that the next call or the next invoke reads again.
+    """A memmove of rows that the next call or the next invoke reads again.
 
     Attributes:
-        buffer: which they are in, by index.
-        source, target: where they are, and where they move to.
-        size: how many.
-        into: the buffer that they move to, by index; None for the same one.
+        buffer: index of the buffer that contains them.
+        source, target: their offsets before and after the move.
+        size: number of bytes.
+        into: index of the buffer that they move to; None for the same one.
     """
 
     buffer: int
@@ -95,17 +96,17 @@ class MovedRows(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Steps of the invocation that it takes."""
+        """Number of steps of the invocation."""
         return 1
 
 
 class Plan(NamedTuple):
-    """A compiled model's memory, and the calls that use it.
+    """The memory of a compiled model, and the calls that use it.
 
     Attributes:
-        memories: bytes that are used of each memory.
-        buffers: what is in them.
-        calls: in the order in which they run.
+        memories: number of bytes that are used in each memory.
+        buffers: the buffers in these memories.
+        calls: the calls in execution order.
         stages: interleaved operators that compute a few rows at a time.
     """
 
@@ -116,5 +117,5 @@ class Plan(NamedTuple):
 
     @property
     def ram_bytes(self) -> int:
-        """Bytes of all memories."""
+        """Total size of all memories in bytes."""
         return sum(self.memories)

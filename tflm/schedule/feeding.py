@@ -1,4 +1,4 @@
-"""An input that the caller feeds rows at a time: an operator copies them to where line buffers hold them."""
+"""An input whose rows the caller passes a few at a time: an operator copies them to a line buffer."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tflm.schema.model import Model
 from tflm.schema.options import CastOptions
 
 FEEDER = 0
-"""The operator that copies rows: a CAST that changes nothing, the first one of the model."""
+"""Index of the operator that copies rows: a CAST to the same type, the first operator of the model."""
 
 
 class Feed(NamedTuple):
-    """How an input is fed.
+    """An input that is fed in rows.
 
     Attributes:
-        number: of the input.
-        tensor: the input, of which no byte is in RAM.
+        number: number of the input.
+        tensor: tensor of the input, which is not in RAM.
         image: the tensor that rows are copied to.
-        rows: how many rows a call gets; the last call the rest.
-        height: how many the input has.
+        rows: number of rows in a call; the last call has the rest.
+        height: number of rows of the input.
     """
 
     number: int
@@ -33,12 +33,12 @@ class Feed(NamedTuple):
 
     @property
     def calls(self) -> int:
-        """Calls for the whole input."""
+        """Number of calls for the whole input."""
         return -(-self.height // self.rows)
 
 
 def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
-    """The model with an operator that copies rows of its largest image.
+    """Return the model with an operator that copies rows of its largest image.
 
     Raises:
         ArgumentError: the number of rows is out of range.
@@ -57,7 +57,9 @@ def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= height:
         raise ArgumentError(f"invalid number of rows {rows!r} (expected 1 to {height}, the height of the input)")
     if tensor in graph.outputs:
-        raise CompileError("the image is an output as well, so it has to be in RAM; compile it without feeding rows")
+        raise CompileError(
+            "the image is an output as well, so it must be in RAM; compile the model without feeding rows"
+        )
     kind = graph.tensors[tensor].type
     image = graph.add_tensor(tensor, graph.tensors[tensor].name, graph.shape(tensor))
     operators = [

@@ -1,4 +1,5 @@
-"""What a planner asks of kernels: the scratch of a call, and where its inputs and outputs may overlap."""
+"""What a planner needs to know about kernels: the scratch memory of a call, and the allowed overlaps of inputs and
+outputs."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ class ShapedCall(NamedTuple):
     """A call before its memory is planned.
 
     Attributes:
-        subgraph, operator: which operator.
+        subgraph, operator: the operator.
         facts: tensors with the shapes of the call.
-        windows: where windows lie along rows and columns; None for a whole operator, or one without windows.
-        lean: whether slower kernels that need less scratch are called, which compute the whole operator.
+        windows: the windows along rows and columns; None for a whole operator, or one without windows.
+        lean: whether the slower kernels with less scratch are used, which compute the whole operator.
     """
 
     subgraph: int
@@ -31,12 +32,13 @@ class ShapedCall(NamedTuple):
 
 
 class CallNeeds(NamedTuple):
-    """What a kernel needs for a call.
+    """The memory needs of a call.
 
     Attributes:
-        scratch: bytes of buffers that it writes before it reads them.
-        overlaps: for each input, how many bytes behind the output it may begin where the two share bytes.
-        backwards: the same where the last window is computed first; empty for kernels that do not.
+        scratch: sizes in bytes of buffers that it writes before it reads them.
+        overlaps: for each input, the allowed distances in bytes from the start of the output to that of the input if
+            they share bytes.
+        backwards: the same if the last window is computed first; empty for kernels that cannot do that.
     """
 
     scratch: tuple[int, ...]
@@ -48,34 +50,34 @@ class Kernels(Protocol):
     """What a planner needs to know about kernels."""
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """What a call needs."""
+        """Return the memory needs of a call."""
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
+        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
 
 
 WINDOWED = (behind_all_channels, behind_each_channel, behind_each_window)
-"""Overlaps that can be told of windows on some rows."""
+"""Overlap rules that also apply to some rows of windows."""
 
 
 class ReferenceKernels:
-    """Kernels that read and write in the order that registrations declare, and need no scratch.
+    """Kernels that read and write in the order that registrations declare, without scratch memory.
 
     Args:
-        model: whose operators they run.
+        model: the model whose operators they run.
     """
 
     def __init__(self, model: Model):
         self._model = model
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """What a call needs."""
+        """Return the memory needs of a call."""
         operator = (self._model.subgraphs[call.subgraph].operators or [])[call.operator]
         overlap = REGISTRATIONS.get(self._model.operator_name(operator), OPAQUE).overlap
         if overlap is None or len(call.facts.outputs) != 1:
@@ -86,13 +88,13 @@ class ReferenceKernels:
         return CallNeeds((), tuple(NOWHERE if call.facts.inputs[i] is None else overlap(call.facts, i) for i in places))
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        """Return False: there are no slower kernels."""
         return False
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
+        """Return None: rows are not copied separately."""
         return None
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         return True

@@ -1,6 +1,7 @@
 """Stages with line buffers: interleaved operators, each of which computes the rows that the next ones read.
 
-A line buffer holds the rows of a tensor inside a stage that are still to be read. No row is computed twice.
+A line buffer contains the rows of a stage's inner tensor that have not been read for the last time. No row is computed
+twice.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from tflm.schema.model import Model
 
 
 class RowOperator:
-    """An operator with one output, each row of which comes from some consecutive rows of its inputs.
+    """An operator with one output, each row of which depends on consecutive rows of its inputs.
 
     Args:
         model: the model.
-        index: which operator of the first subgraph.
-        kernels: what is known of its kernel.
-        places: the inputs that are read row by row, by their place; all others are read as a whole.
-        copied: the rows of the inputs that each row of the output takes, for an operator that only copies.
+        index: index of the operator in the first subgraph.
+        kernels: the facts about its kernel.
+        places: positions of the inputs that are read row by row; all others are read as a whole.
+        copied: for an operator that only copies, the input rows of each output row.
 
     Attributes:
-        output, rows, row_bytes: the output, how many rows it has, and bytes of one.
-        inputs: the tensors that are read row by row, by place.
-        facts: what the model says of the whole operator.
+        output, rows, row_bytes: the output, its number of rows, and the size of a row.
+        inputs: the tensors that are read row by row, by position.
+        facts: the facts about the whole operator.
         registration: its registration.
         macs: multiply-accumulates of the whole operator.
-        fixed_rows: rows of each call, if the caller determines that; the last call has the rest.
+        fixed_rows: number of rows in each call, if the caller determines that; the last call has the rest.
     """
 
     fixed_rows: int | None = None
@@ -73,11 +74,11 @@ class RowOperator:
         self.macs = multiply_accumulates(model, main, operator)
 
     def needed(self, rows: Rows) -> Rows:
-        """The rows of each input that some rows of the output take."""
+        """Return the rows of each input that some rows of the output need."""
         return Rows(self._first[rows.first], self._end[rows.end - 1])
 
     def first_needed(self, row: int) -> int:
-        """The first row of each input that a row of the output and those after it take."""
+        """Return the first row of each input that a row of the output or a later one needs."""
         return self._first[row]
 
     def _needed(self, row: int) -> Rows:
@@ -89,7 +90,7 @@ class RowOperator:
         return Rows(min(max(first, 0), axis.size - 1), max(min(end, axis.size), 1))
 
     def needs(self, rows: Rows) -> CallNeeds:
-        """What a call that computes some rows needs."""
+        """Return the memory needs of a call that computes some rows."""
         if rows not in self._needs:
             both = self._windows_of(rows)
             key = rows.size, None if both is None else both[0]
@@ -123,7 +124,7 @@ def _with_rows(facts: TensorFacts, rows: int) -> TensorFacts:
 
 
 def row_operators(model: Model, kernels: Kernels) -> list[RowOperator | None]:
-    """For each operator of the first subgraph, how it computes rows; None if it does not."""
+    """Return, for each operator of the first subgraph, the rules by which it computes rows; None if it cannot."""
     graph = Graph(model)
     return [_row_operator(model, graph, index, kernels) for index in range(len(graph.operators))]
 
@@ -146,13 +147,13 @@ def _row_operator(model: Model, graph: Graph, index: int, kernels: Kernels) -> R
 
 
 def row_blocks(rows: int, size: int, *, backwards: bool) -> list[Rows]:
-    """Rows in blocks of at most `size`, in the order in which they are computed."""
+    """Return rows in blocks of at most `size`, in the order in which they are computed."""
     blocks = [Rows(first, min(first + size, rows)) for first in range(0, rows, size)]
     return blocks[::-1] if backwards else blocks
 
 
 def runs_by_rows(operator: RowOperator, needs: CallNeeds) -> bool:
-    """Whether an operator can run row by row in the scratch that it needs as a whole."""
+    """Whether an operator can run row by row with the scratch that it needs as a whole."""
     single = [operator.needs(Rows(row, row + 1)).scratch for row in {0, operator.rows // 2, operator.rows - 1}]
     return len(operator.inputs) == 1 and all(
         len(scratch) == len(needs.scratch) and all(part <= whole for part, whole in zip(scratch, needs.scratch))
@@ -161,11 +162,12 @@ def runs_by_rows(operator: RowOperator, needs: CallNeeds) -> bool:
 
 
 def distances(operator: RowOperator, size: int, *, backwards: bool) -> range:
-    """How many bytes behind the output the input may begin, if no block is written over rows that are yet to be read.
+    """Return the allowed distances in bytes from the start of the output to that of the input, so that no block
+    overwrites rows that will still be read.
 
     Args:
-        operator: which reads one input row by row.
-        size: rows of a block.
+        operator: an operator that reads one input row by row.
+        size: number of rows in a block.
         backwards: whether the last rows are computed first.
     """
     (place,) = operator.inputs
@@ -181,25 +183,25 @@ def distances(operator: RowOperator, size: int, *, backwards: bool) -> range:
 
 
 def both_ways(operator: RowOperator) -> tuple[range, range]:
-    """The distances for single rows, forwards and backwards."""
+    """Return the distances for single rows, forwards and backwards."""
     return distances(operator, 1, backwards=False), distances(operator, 1, backwards=True)
 
 
 def blocks_at(operator: RowOperator, distance: int) -> list[Rows]:
-    """The fewest blocks in which an operator can run if its input starts `distance` bytes after its output."""
+    """Return the fewest blocks in which an operator can run if its input starts `distance` bytes after its output."""
     for size in sorted({-(-operator.rows // count) for count in range(1, operator.rows + 1)}, reverse=True):
         for backwards in (False, True):
             if distance in distances(operator, size, backwards=backwards):
                 return row_blocks(operator.rows, size, backwards=backwards)
-    raise ValueError(f"operator {operator.index} does not run in place with its input {distance} bytes behind")
+    raise ValueError(f"operator {operator.index} cannot run in place with its input {distance} bytes after its output")
 
 
 NO_ROW = 1 << 30
-"""A row after all others."""
+"""A row number greater than all others."""
 
 
 class Blocking(NamedTuple):
-    """How many rows are computed at a time.
+    """The number of rows that are computed at a time.
 
     Attributes:
         stage_rows: rows of the stage's outputs that are finished before the next ones are begun.
@@ -211,7 +213,7 @@ class Blocking(NamedTuple):
 
 
 class RowCall(NamedTuple):
-    """Rows of the output of an operator, by its place in the stage."""
+    """Rows of the output of an operator, given by its position in the stage."""
 
     place: int
     rows: Rows
@@ -223,10 +225,10 @@ class LineBufferStage:
     Args:
         first: the first operator.
         operators: the operators.
-        escaping: tensors that are read after the stage as well.
+        escaping: tensors that are also read after the stage.
 
     Attributes:
-        inner: tensors that exist in line buffers only, with the place of the operator that computes them.
+        inner: tensors that exist only in line buffers, with the position of the operator that computes them.
     """
 
     def __init__(self, first: int, operators: Sequence[RowOperator], escaping: frozenset[int]):
@@ -246,7 +248,7 @@ class LineBufferStage:
                 self.readers.setdefault(tensor, []).append(place)
 
     def calls(self, blocking: Blocking) -> list[RowCall]:
-        """The calls in their order."""
+        """Return the calls in order."""
         computed = [0] * len(self.operators)
         calls: list[RowCall] = []
 
@@ -266,17 +268,17 @@ class LineBufferStage:
         for band in range(1, bands + 1):
             for place in self._ends:
                 advance(place, -(-self.operators[place].rows * band // bands))
-        for place in self._escaping:  # rows that no operator of the stage reads
+        for place in self._escaping:  # rows that only later operators read
             advance(place, self.operators[place].rows)
         return calls
 
 
 class RowProgress:
-    """Which rows of the tensors of a stage exist and are still to be read, call after call.
+    """Tracks which rows of a stage's tensors exist, and which will still be read.
 
     Attributes:
-        computed: for each operator, how many rows of its output have been computed.
-        unread: for each tensor that is read, the first row that is still to be read.
+        computed: for each operator, the number of output rows computed so far.
+        unread: for each tensor that is read, the first row that will still be read.
     """
 
     def __init__(self, stage: LineBufferStage):
@@ -291,13 +293,14 @@ class RowProgress:
             self.unread[tensor] = min([self._next_row(place) for place in self._stage.readers[tensor]])
 
     def _next_row(self, place: int) -> int:
-        """The first row of its inputs that an operator still reads; of one that is done, a row that is not there."""
+        """Return the first row of its inputs that an operator still reads; if it has finished, a row after all
+        others."""
         operator, done = self._stage.operators[place], self.computed[place]
         return operator.first_needed(done) if done < operator.rows else NO_ROW
 
 
 def capacities(stage: LineBufferStage, calls: Sequence[RowCall]) -> dict[int, int]:
-    """For each tensor inside the stage, the number of rows that its line buffer must hold."""
+    """Return the number of rows that the line buffer of each inner tensor must hold."""
     progress = RowProgress(stage)
     rows = dict.fromkeys(stage.inner, 0)
     for call in calls:
@@ -312,8 +315,8 @@ class LineBuffer:
     """A buffer that holds consecutive rows of a tensor.
 
     Args:
-        buffer: by index.
-        row_bytes: bytes of a row.
+        buffer: index of the buffer.
+        row_bytes: size of a row in bytes.
         capacity: the number of rows that it can hold.
     """
 
@@ -322,12 +325,13 @@ class LineBuffer:
         self._first = 0
 
     def region(self, rows: Rows) -> BufferRegion:
-        """The region of the buffer that holds some rows."""
+        """Return the region of the buffer that contains some rows."""
         offset = (rows.first - self._first) * self._row_bytes
         return BufferRegion(self._buffer, offset, rows.size * self._row_bytes, rows.first, rows.size)
 
     def make_room(self, rows: Rows, unread: int) -> list[MovedRows]:
-        """The move of unread rows to the start before others are written; `unread` is the first row to keep."""
+        """Return the move of unread rows to the start before new rows are written. `unread` is the first row to
+        keep."""
         if rows.end - self._first <= self._capacity:
             return []
         kept = Rows(min(unread, rows.first), rows.first)
@@ -337,7 +341,7 @@ class LineBuffer:
 
 
 def moved_bytes(stage: LineBufferStage, calls: Sequence[RowCall]) -> int:
-    """Bytes that move inside line buffers."""
+    """Return the number of bytes that move inside line buffers."""
     sizes = {tensor: stage.operators[place].row_bytes for tensor, place in stage.inner.items()}
     buffers = {tensor: LineBuffer(0, sizes[tensor], rows) for tensor, rows in capacities(stage, calls).items()}
     progress = RowProgress(stage)
@@ -351,11 +355,11 @@ def moved_bytes(stage: LineBufferStage, calls: Sequence[RowCall]) -> int:
 
 
 class OtherTensors(NamedTuple):
-    """Tensors in RAM besides the line buffers while a stage runs.
+    """Tensors outside of line buffers that are in RAM while a stage runs.
 
     Attributes:
-        live_through: bytes of those that are needed after the stage.
-        dying: those whose last reader is in the stage, with their number of rows and bytes of a row.
+        live_through: total size of those that are needed after the stage.
+        dying: those whose last reader is in the stage, with their number of rows and the size of a row.
     """
 
     live_through: int
@@ -390,11 +394,11 @@ def peak(stage: LineBufferStage, calls: Sequence[RowCall], others: OtherTensors)
 
 
 def shared_bytes(written: int, dying: int, distances: range) -> int:
-    """Bytes that an output can share with an input, some bytes of which are read for the last time.
+    """Return the number of bytes that an output can share with an input whose last reads happen in the same call.
 
     Args:
-        written, dying: bytes of the output, and those of the input.
-        distances: how far after the output the input may begin.
+        written, dying: sizes of the output and of the input.
+        distances: allowed distances from the start of the output to that of the input.
     """
     if distances.start >= distances.stop:
         return 0
@@ -406,12 +410,12 @@ LONGEST_STAGE = 24
 """Maximum number of operators in a stage."""
 
 CALL_WORK = 64
-"""Work of a call, in moved bytes."""
+"""Work of a call, expressed as a number of moved bytes."""
 
 FINEST = Blocking(1, 1)
 
 NEVER = 1 << 60
-"""The cost of what is impossible, in bytes."""
+"""The cost of an impossible choice, in bytes."""
 
 
 class BlockedStage(NamedTuple):
@@ -423,7 +427,7 @@ class BlockedStage(NamedTuple):
 
 
 class LeanCall(NamedTuple):
-    """An operator that runs as a whole, by the slower kernels that need less scratch."""
+    """An operator that runs as a whole with the slower kernels that need less scratch."""
 
     operator: int
 
@@ -433,12 +437,12 @@ class LineBufferCosts:
 
     Args:
         model: the model.
-        kernels: what is known of its kernels.
+        kernels: the facts about its kernels.
         feed: the input that is not in RAM.
 
     Attributes:
         operators: how each operator computes rows; None if it does not.
-        lean: for each operator whose slower kernels may run, the bytes that are needed at once while these do.
+        lean: for each operator that may use slower kernels, the bytes that are in use while these run.
     """
 
     longest = LONGEST_STAGE
@@ -466,7 +470,7 @@ class LineBufferCosts:
         self.lean = {i: cost for i, cost in costs.items() if cost < self.alone[i]}
 
     def lowest_peak(self) -> int:
-        """The lowest peak of any choice of stages, in bytes."""
+        """Return the lowest peak of any choice of stages, in bytes."""
         peaks = [0]
         for end, alone in enumerate(self.alone, 1):
             lowest = max(peaks[-1], min(alone, self.lean.get(end - 1, alone)))
@@ -477,7 +481,7 @@ class LineBufferCosts:
         return peaks[-1]
 
     def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BlockedStage | LeanCall]]:
-        """The stage with the least work within a budget, or slower kernels for a single operator."""
+        """Return the stage with the least work within a budget, or slower kernels for a single operator."""
         if end - first == 1 and self.lean.get(first, NEVER) <= budget:
             yield Tiling((LeanCall(first),), self.lean[first], (self.macs(first),))
         chosen = self._coarsest(first, end, budget)
@@ -485,7 +489,7 @@ class LineBufferCosts:
             yield Tiling((chosen,), self.stage_peak(chosen), (self._work(chosen),))
 
     def peak(self, stages: Sequence[BlockedStage], lean: Collection[int] = ()) -> int:
-        """Bytes that are needed at once with some stages, and slower kernels for some operators."""
+        """Return the bytes that are in use at once with some stages, and with slower kernels for some operators."""
         inside = {index for stage in stages for index in range(stage.first, stage.end)}
         alone = (
             self.lean[index] if index in lean else peak for index, peak in enumerate(self.alone) if index not in inside
@@ -493,14 +497,14 @@ class LineBufferCosts:
         return max((*alone, *(self.stage_peak(stage) for stage in stages)), default=0)
 
     def stage_peak(self, chosen: BlockedStage) -> int:
-        """Bytes that are needed at once in a stage."""
+        """Return the bytes that are in use at once in a stage."""
         if chosen not in self._peaks:
             stage, calls = self.calls(chosen)
             self._peaks[chosen] = peak(stage, calls, self._others(stage))
         return self._peaks[chosen]
 
     def stage(self, first: int, end: int) -> LineBufferStage | None:
-        """The stage of some operators; None where one does not compute rows."""
+        """Return the stage of some operators; None if one of them cannot compute rows."""
         key = first, end
         if key not in self._stages:
             chosen = [operator for operator in self.operators[first:end] if operator is not None]
@@ -512,18 +516,18 @@ class LineBufferCosts:
         return self._stages[key]
 
     def calls(self, chosen: BlockedStage) -> tuple[LineBufferStage, list[RowCall]]:
-        """A stage with its calls."""
+        """Return a stage with its calls."""
         stage = self.stage(chosen.first, chosen.end)
         assert stage is not None
         return stage, stage.calls(chosen.blocking)
 
     def coarser(self, chosen: BlockedStage) -> list[BlockedStage]:
-        """The stage with more rows in a call, from the most rows down."""
+        """Yield the stage with more rows in a call, the most rows first."""
         blockings = self._blockings(chosen.first, chosen.end)
         return [chosen._replace(blocking=blocking) for blocking in blockings[: blockings.index(chosen.blocking)]]
 
     def _blockings(self, first: int, end: int) -> list[Blocking]:
-        """Yields blockings, the coarsest first."""
+        """Yield blockings, the coarsest first."""
         rows = max(operator.rows for operator in self.operators[first:end] if operator is not None)
         powers = [1 << bits for bits in range(rows.bit_length() - 1, -1, -1)]
         return [
@@ -533,7 +537,7 @@ class LineBufferCosts:
         ]
 
     def _coarsest(self, first: int, end: int, budget: int) -> BlockedStage | None:
-        """A stage with the least work within a budget."""
+        """Return the stage with the least work within a budget."""
         stage = self.stage(first, end)
         if stage is None or self.stage_peak(BlockedStage(first, end, FINEST)) > budget:
             return None
@@ -544,7 +548,7 @@ class LineBufferCosts:
         return BlockedStage(first, end, blockings[min(place, len(blockings) - 1)])
 
     def _work(self, chosen: BlockedStage) -> int:
-        """Calls of a stage, and the bytes that it moves."""
+        """Return the work of a stage: its calls and moved bytes."""
         if chosen not in self._works:
             stage, calls = self.calls(chosen)
             self._works[chosen] = CALL_WORK * len(calls) + moved_bytes(stage, calls)
@@ -563,12 +567,13 @@ class LineBufferCosts:
         return OtherTensors(self._live.across(stage.first, stage.end), inputs)
 
     def macs(self, index: int) -> int:
-        """Multiply-accumulates of an operator, or its elements if there are none: the work that lean kernels add."""
+        """Return the multiply-accumulates of an operator, or its number of elements if there are none: the work that
+        slower kernels add."""
         operator, main = self._graph.operators[index], self._model.subgraphs[0]
         return multiply_accumulates(self._model, main, operator) or sum(map(self._graph.size, operator.outputs or ()))
 
     def _cost_alone(self, index: int, *, lean: bool = False) -> int:
-        """Bytes that are needed at once while an operator runs as a whole."""
+        """Return the bytes that are in use while an operator runs as a whole."""
         if self._feed is not None and index == FEEDER:
             return NEVER
         operator = self._graph.operators[index]

@@ -1,4 +1,4 @@
-"""When the tensors of a model are alive if its operators run one after the other."""
+"""Compute when the tensors of a model are alive if its operators run one after the other."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tflm.targets import align_up
 
 
 def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
-    """The lifetimes of the tensors of all subgraphs, without variables.
+    """Return the lifetimes of the tensors of all subgraphs, except variables.
 
     Args:
         model: the model.
-        scratch: bytes of scratch of each operator of the first subgraph.
+        scratch: scratch bytes of each operator of the first subgraph.
     """
     tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
     nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
@@ -27,7 +27,8 @@ def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
 
 
 def lasting_tensors(model: Model) -> list[set[int]]:
-    """For each subgraph, its variables, and outputs of operators that may end an invoke, which the next one reads."""
+    """Return, for each subgraph, its variables, and the outputs of operators that may end an invoke: the next invoke
+    reads these."""
     lasting = []
     for subgraph in model.subgraphs:
         variables = {i for i, table in enumerate(subgraph.tensors or ()) if table.is_variable}
@@ -41,11 +42,11 @@ def lasting_tensors(model: Model) -> list[set[int]]:
 
 
 class Liveness:
-    """Which tensors of a graph are needed when its operators run one after the other.
+    """The tensors of a graph that are needed at each operator, if operators run one after the other.
 
     Args:
         graph: the graph.
-        alignment: that sizes of tensors are rounded up to, in bytes.
+        alignment: sizes of tensors are rounded up to a multiple of this, in bytes.
     """
 
     def __init__(self, graph: Graph, alignment: int = ARENA_ALIGNMENT):
@@ -60,15 +61,15 @@ class Liveness:
         self.size = {t: align_up(graph.tensor_bytes(t), alignment) for t in plain}
 
     def at(self, index: int) -> int:
-        """Bytes needed while an operator runs."""
+        """Return the bytes that are needed while an operator runs."""
         return sum(self.size[t] for t, (first, last) in self._life.items() if first <= index <= last)
 
     def across(self, first: int, end: int) -> int:
-        """Bytes of tensors that are computed before some operators and needed after them."""
+        """Return the size of tensors that are computed before some operators and needed after them."""
         return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
 
     def ends_in(self, tensor: int, end: int) -> bool:
-        """Whether neither an operator nor any later one needs a tensor."""
+        """Whether no operator from `end` on needs a tensor."""
         return self._life[tensor][1] < end
 
     def is_inside(self, tensor: int, first: int, end: int) -> bool:

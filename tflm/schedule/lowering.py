@@ -1,4 +1,4 @@
-"""The schedule of a model: its operators as calls, and its tensors as buffers."""
+"""Lower a model to a schedule: operators become calls, and tensors become buffers."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 
 VIEW_ALIGNMENT = 4
-"""Bytes that tensors inside others are aligned to, unless it is known that their elements need less."""
+"""Default alignment in bytes of tensors inside of other tensors."""
 
 
 class Lowering:
-    """Makes the schedule of a model.
+    """Builds the schedule of a model.
 
     Args:
         model: the model.
-        kernels: what is known of its kernels.
-        operators: how each operator of the first subgraph computes rows; None if it does not.
+        kernels: the facts about its kernels.
+        operators: the rules by which each operator of the first subgraph computes rows; None if it cannot.
         by_rows: operators outside of stages that may run row by row, in place.
-        persistent: bytes of what stays from invoke to invoke, other than variables, by name.
-        states: variables that become the values of other tensors at the end of an invoke.
+        persistent: sizes of buffers that last between invokes, except variables, by name.
+        states: variables that take the values of other tensors at the end of an invoke.
         feed: the input that is not in RAM.
-        view_alignment: of tensors inside others, in bytes.
-        lean: operators outside of stages that slower kernels run, which need less scratch.
+        view_alignment: alignment of tensors inside of other tensors, in bytes.
+        lean: operators outside of stages that use slower kernels with less scratch.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Lowering:
         self._fed = None if feed is None else feed.tensor
 
     def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:
-        """The schedule with some stages, in their order; all other operators run in one call."""
+        """Return the schedule with some stages, in order. Each of the other operators runs in one call."""
         lasting = lasting_tensors(self._model)
         lasting[0] -= self._states.keys()
         inner = {tensor for stage, _ in stages for tensor in stage.inner}
@@ -107,7 +107,7 @@ class Lowering:
                         self._regions[j] = BufferRegion(number, 0, facts.bytes, 0, _rows(facts))
 
     def _moved(self, stage: LineBufferStage) -> list[int]:
-        """Tensors of operators that only copy, and that a stage runs row by row."""
+        """Yield tensors of operators that only copy, and that a stage runs row by row."""
         return [
             tensor
             for operator in stage.operators
@@ -163,7 +163,8 @@ class Lowering:
         )
 
     def _add_tensors(self, inner: Collection[int], alone: Collection[int]) -> None:
-        """The tensors of the first subgraph but `inner` ones; in each other where they may be, unless `alone`."""
+        """Add the tensors of the first subgraph except `inner` ones. They share memory where possible, unless
+        `alone`."""
         main = self._model.subgraphs[0]
         buffers = {
             tensor: buffer
@@ -182,12 +183,12 @@ class Lowering:
         self.schedule.outputs += [self._regions[tensor] for tensor in after if tensor in self._regions]
 
     def _bodies(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> list[dict[int, int]]:
-        """Groups of tensors that may share memory, with their offsets."""
+        """Return groups of tensors that may share memory, with their offsets."""
         shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
         return [body.offsets for body in Views(self._model, shared, alignment=self._view_alignment).bodies()]
 
     def _lone_states(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> set[int]:
-        """States that would be written over an output, or share memory with another state."""
+        """Yield states that would overwrite an output, or share memory with another state."""
         outputs, lone = set(self._model.subgraphs[0].outputs or ()), set[int]()
         for offsets in self._bodies(buffers, alone) if self._states else ():
             states = [tensor for tensor in offsets if tensor in self._states]
@@ -195,7 +196,7 @@ class Lowering:
         return lone
 
     def _states_before(self) -> dict[int, Buffer]:
-        """The states as tensors that exist from the start until they are read for the last time."""
+        """Return the states as tensors that exist from the start until their last read."""
         main, found = self._model.subgraphs[0], dict[int, Buffer]()
         for state in self._states:
             table = (main.tensors or [])[state]
@@ -206,11 +207,11 @@ class Lowering:
         return found
 
     def _add_updates(self) -> None:
-        """Each state gets its next value as soon as nothing reads its memory any more."""
+        """Add the moves that give each state its next value once nothing reads its memory any more."""
         schedule = self.schedule
         in_order = sorted(self._states, key=lambda state: -len(followed(self._states, state)))
         updates = [(self._regions[state], self._regions[self._states[state]]) for state in in_order]
-        # What moves to another buffer comes first: what moves inside a buffer may write over it.
+        # Moves to other buffers come first, because moves inside of a buffer may overwrite their source.
         for state, source in sorted(updates, key=lambda update: update[0].buffer == update[1].buffer):
             last = schedule.last_uses()
             position = 1 + max(last.get(state.buffer, -1), last.get(source.buffer, -1))
@@ -220,7 +221,7 @@ class Lowering:
                 schedule.calls.insert(position, move)
 
     def _is_done_already(self, operator: Operator) -> bool:
-        """Whether an operator copies bytes to the place where they already are."""
+        """Whether an operator copies bytes onto themselves."""
         registration = REGISTRATIONS.get(self._model.operator_name(operator), OPAQUE)
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
         moves = registration.moves(facts) if registration.moves is not None else None
@@ -254,7 +255,8 @@ class Lowering:
         )
 
     def _overlaps(self, index: int, needs: CallNeeds) -> tuple[tuple[range, ...], ...]:
-        """Where the inputs of an operator may begin, if it can run backwards or row by row as well."""
+        """Return the allowed offsets of an operator's inputs, including those that need running backwards or row by
+        row."""
         overlaps: list[tuple[range, ...]] = [*itertools.zip_longest(needs.overlaps, needs.backwards, fillvalue=NOWHERE)]
         operator = None if index in self._lean else self._operators[index]
         if index in self._by_rows and operator is not None and runs_by_rows(operator, needs):
@@ -263,14 +265,14 @@ class Lowering:
         return tuple(overlaps)
 
     def in_places(self, locations: Sequence[Location]) -> Schedule:
-        """The schedule in which operators run row by row where the places of their buffers require it."""
+        """Return the schedule in which operators run row by row if the places of their buffers require it."""
         calls: list[Call | MovedRows] = []
         for call in self.schedule.calls:
             calls += self._split(call, locations) if isinstance(call, Call) and call.rows is None else [call]
         return replace(self.schedule, calls=calls)
 
     def _split(self, call: Call, locations: Sequence[Location]) -> list[Call]:
-        """The calls that an operator needs where its buffers are placed: itself, or calls on rows."""
+        """Return the calls that an operator needs with these places of its buffers: one call, or calls on rows."""
         operator = self._operators[call.operator]
         if operator is None or len(operator.inputs) != 1:
             return [call]
@@ -298,7 +300,7 @@ class Lowering:
         return call._replace(rows=rows, inputs=tuple(inputs), outputs=outputs)
 
     def _scratch(self, index: int, sizes: Sequence[int]) -> tuple[BufferRegion, ...]:
-        """Scratch of an operator, which all its calls share."""
+        """Return the scratch buffers of an operator, which all its calls share."""
         buffers, known = self.schedule.buffers, self._scratch_buffers.setdefault(index, [])
         while len(known) < len(sizes):
             known.append(self.schedule.add(RamBuffer(f"scratch of operator {index}", 0, scratch_of=(0, index))))
@@ -307,7 +309,7 @@ class Lowering:
         return tuple(BufferRegion(number, 0, size, 0, 1) for number, size in zip(known, sizes))
 
     def _add_called(self) -> None:
-        """The tensors and the scratch of subgraphs that operators run."""
+        """Add the tensors and the scratch buffers of subgraphs that operators run."""
         starts = {
             self._begins[call.operator]: start
             for call, start in zip(self.schedule.calls, self.schedule.starts())
@@ -338,7 +340,7 @@ class Lowering:
         return self._kernels.needs(ShapedCall(subgraph, node, facts, None)).scratch
 
     def _add_persistent(self, lasting: Sequence[Collection[int]]) -> None:
-        """Add the buffers that last from invoke to invoke."""
+        """Add the buffers that last between invokes."""
         end = self.schedule.starts()[-1]
         for number, buffer in enumerate(self.schedule.buffers):
             if any(tensor in lasting[subgraph] for (subgraph, tensor), _ in buffer.tensors):

@@ -1,4 +1,4 @@
-"""Fewer kinds of operators that move elements: RESHAPE and SLICE in place of others that they can express."""
+"""Express operators that move elements as RESHAPE and SLICE where possible, to have fewer kinds of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tflm.schema.options import DepthwiseConv2DOptions, ReshapeOptions, SliceOpt
 from tflm.schema.tables import Operator
 
 SPLITS = {BuiltinOperator.SPLIT: (1, 0), BuiltinOperator.SPLIT_V: (0, 2)}
-"""The places of what is split and of the axis among the inputs."""
+"""The positions of the split tensor and of the axis among the inputs."""
 RESHAPES = (BuiltinOperator.EXPAND_DIMS, BuiltinOperator.SQUEEZE, BuiltinOperator.RESHAPE)
 
 
 def normalize(graph: Graph) -> None:
-    """Replace EXPAND_DIMS and SQUEEZE by RESHAPE, and STRIDED_SLICE without steps by SLICE and RESHAPE."""
+    """Replace EXPAND_DIMS and SQUEEZE by RESHAPE, and STRIDED_SLICE with steps of 1 by SLICE and RESHAPE."""
     operators: list[Operator] = []
     for operator in graph.operators:
         code = graph.code(operator)
@@ -40,14 +40,14 @@ def normalize(graph: Graph) -> None:
 
 
 def separate_parts(graph: Graph, ends: Collection[int]) -> None:
-    """Replace SPLIT and SPLIT_V by a SLICE of each part where it is first read, and SLICE of a part by one.
+    """Replace SPLIT and SPLIT_V by a SLICE of each part at its first reader, and a SLICE of a part by a single SLICE.
 
     Args:
         graph: the graph.
         ends: tensors that are needed even if no operator reads them.
     """
     operators: list[Operator] = []
-    parts: dict[int, tuple[int, list[int]]] = {}  # not yet written: the tensor that each is cut from, and where
+    parts: dict[int, tuple[int, list[int]]] = {}  # pending slices: the tensor that each is cut from, and the offsets
     left: set[int] = set()
 
     def write(tensor: int) -> None:
@@ -80,7 +80,7 @@ def separate_parts(graph: Graph, ends: Collection[int]) -> None:
 
 
 def see_rows_as_columns(graph: Graph) -> None:
-    """Let DEPTHWISE_CONV_2D of one column and one output row see rows as columns, which take kernels less work."""
+    """Transpose DEPTHWISE_CONV_2D of one column and one output row, because kernels handle columns faster."""
     operators: list[Operator] = []
     for operator in graph.operators:
         options: Any = operator.builtin_options
@@ -113,21 +113,22 @@ def _is_one_column(graph: Graph, convolution: Operator) -> bool:
 
 
 def reshape_to(graph: Graph, source: int, target: int) -> Operator:
-    """A RESHAPE to the shape that the target has."""
+    """Return a RESHAPE to the target's shape."""
     shape = graph.shape(target)
     inputs = [source, graph.add_constant("", np.array(shape, np.int32))]
     return graph.new_operator(BuiltinOperator.RESHAPE, inputs, [target], ReshapeOptions(new_shape=shape))
 
 
 def slice_of(graph: Graph, source: int, target: int, begins: Sequence[int]) -> Operator:
-    """A SLICE from these positions that has the shape of the target."""
+    """Return a SLICE of the target's shape from these positions."""
     numbers = (np.array(values, np.int32) for values in (begins, graph.shape(target)))
     inputs = [source, *(graph.add_constant("", each) for each in numbers)]
     return graph.new_operator(BuiltinOperator.SLICE, inputs, [target], SliceOptions())
 
 
 def _ranges(graph: Graph, operator: Operator) -> list[range] | None:
-    """The positions that a STRIDED_SLICE reads in each dimension; None if they are unknown or not consecutive."""
+    """Return the positions that a STRIDED_SLICE reads in each dimension; None if they are unknown or not
+    consecutive."""
     inputs, options = operator.inputs or (), operator.builtin_options
     shape = graph.shape(inputs[0])
     if not all(map(graph.is_constant, inputs[1:])) or any(graph.size(t) != len(shape) for t in inputs[1:]):

@@ -1,4 +1,4 @@
-"""Arena costs of operators, measured on the target with its kernels by adding another copy of each."""
+"""Arena costs of operators, measured with the target's kernels by adding another copy of each operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Measure = Callable[[Model], ArenaMeasurement]
 def measured_costs(
     model: Model, rules: Sequence[BandRule | None], measured: ArenaMeasurement, measure: Measure
 ) -> OperatorCosts:
-    """Measure the costs of a model's operators; the tail only for those that can run in bands.
+    """Measure the costs of a model's operators; those of the tail only for operators that can run in bands.
 
     Args:
         model: the model.
@@ -105,21 +105,21 @@ def _concatenation(graph: Graph, image: int, number: int) -> Operator:
 
 
 MEASURED_COPIES = 8
-"""Number of copies from which the cost of one is computed, because alignment varies between copies."""
+"""Number of copies over which the cost is averaged, because alignment varies between copies."""
 
 
 def _difference(with_copies: Callable[[int], Model], measure: Measure) -> int:
-    """Bytes of the tail that another copy adds."""
+    """Return the bytes of the tail that another copy adds."""
     none, some = (measure(with_copies(count)).tail_bytes for count in (0, MEASURED_COPIES))
     return -(-(some - none) // MEASURED_COPIES)
 
 
 TOO_LARGE = sys.maxsize
-"""Objective of a model whose tail does not fit its memory; worse than any other."""
+"""Objective of a model whose tail exceeds its memory; worse than any other."""
 
 
 class Objective(Protocol):
-    """The bytes that a search minimizes."""
+    """The size in bytes that a search minimizes."""
 
     def measured(self, model: Model) -> int:
         """The objective of a complete model, in bytes."""
@@ -149,7 +149,7 @@ class OneArena:
 
 @dataclass(frozen=True)
 class HeadArena:
-    """The smallest arena for the head, if the tail fits a memory of its own.
+    """The smallest arena for the head, if the tail fits its own memory.
 
     Attributes:
         measure: lays a model out in two arenas.

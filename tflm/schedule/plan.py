@@ -1,4 +1,4 @@
-"""Plans for a compiled model: the smallest RAM that is found, or few calls in a given RAM."""
+"""Plans for a compiled model: the smallest RAM found, or few calls within a RAM limit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from tflm.targets import align_up
 
 
 def late_reads(model: Model) -> list[int]:
-    """The operators of the first subgraph, by index, with each READ_VARIABLE just before its output is read.
+    """Return the operators of the first subgraph, by index, with each READ_VARIABLE just before the first reader of its
+    output.
 
-    It stays before what may write the variable: an ASSIGN_VARIABLE of it, and operators that run subgraphs.
+    It stays before operators that may write the variable: its ASSIGN_VARIABLE, and operators that run subgraphs.
     """
     graph = Graph(model)
     before: dict[int, list[int]] = {}
@@ -45,7 +46,7 @@ def late_reads(model: Model) -> list[int]:
 
 
 def _latest(graph: Graph, index: int) -> int:
-    """The operator before which a READ_VARIABLE must run; itself if it must not move."""
+    """Return the operator before which a READ_VARIABLE must run; the READ_VARIABLE itself if it must not move."""
     (handle,), (output,) = graph.operators[index].inputs or (), graph.operators[index].outputs or ()
     variable = _variable(graph, handle)
     for later, operator in enumerate(graph.operators[index + 1 :], index + 1):
@@ -60,41 +61,41 @@ def _latest(graph: Graph, index: int) -> int:
 
 
 def _variable(graph: Graph, handle: int) -> tuple[str | None, str | None] | None:
-    """The container and the name of the variable of a handle; None where they are not known."""
+    """Return container and name of the variable of a handle; None if they are unknown."""
     maker = graph.producers().get(handle)
     options = None if maker is None else graph.operators[maker].builtin_options
     return (options.container, options.shared_name) if isinstance(options, VarHandleOptions) else None
 
 
 class Reordered:
-    """Kernels of a model whose operators were reordered.
+    """The kernels of a model with reordered operators.
 
     Args:
-        kernels: those of the model as it was.
-        order: for each operator, its index in the model as it was.
+        kernels: the kernels of the original model.
+        order: for each operator, its index in the original model.
     """
 
     def __init__(self, kernels: Kernels, order: Sequence[int]):
         self._kernels, self._order = kernels, order
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """What a call needs."""
+        """Return the memory needs of a call."""
         return self._kernels.needs(call._replace(operator=self._order[call.operator]) if not call.subgraph else call)
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that can take less RAM."""
+        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
         return self._kernels.has_lean(self._order[operator])
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """For an operator that only copies, the input rows that each output row is copied from; None for others."""
+        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return self._kernels.rows_copied(self._order[operator])
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         return self._kernels.takes_rows(self._order[operator])
 
     def original(self, plan: Plan) -> Plan:
-        """A plan with the operators' indices in the model as it was."""
+        """Return a plan with the operators' indices in the original model."""
         calls = (c._replace(operator=self._order[c.operator]) if isinstance(c, Call) else c for c in plan.calls)
         stages = (Rows(self._order[first], self._order[end - 1] + 1) for first, end in plan.stages)
         return plan._replace(calls=tuple(calls), stages=tuple(stages))
@@ -104,22 +105,22 @@ RAM_ALIGNMENT = 16
 """Alignment of the total size of all buffers, in bytes."""
 
 SLACK = 1
-"""Per cent by which a plan may exceed the smallest that was found, if it has fewer calls."""
+"""Percentage by which a plan may exceed the smallest one found if it has fewer calls."""
 
 SHARES_OF_PEAK = (1.0, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.1, 1.12, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
 """Memory budgets of the stage search, as shares of the lowest peak."""
 
 SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74, 0.7, 0.6)
-"""The same, as shares of the RAM limit."""
+"""Memory budgets of the stage search, as shares of the RAM limit."""
 
 ANY_SIZE = 1 << 40
-"""A RAM limit that every plan is within."""
+"""A RAM limit that no plan exceeds."""
 
 SPEED, LEAST_RAM = OPTIMIZATIONS = "speed", "ram"
-"""What a plan can be optimized for."""
+"""Values of the option `optimize`."""
 
 LEAN_SHARE = 1.1
-"""The RAM that the fastest kernels may take, as a share of the least."""
+"""Maximum RAM for the fastest kernels, relative to the least RAM."""
 
 TOO_LARGE = 1 << 62
 """The size assumed for a rejected plan."""
@@ -143,23 +144,23 @@ def plan(
 
     Args:
         model: the model.
-        kernels: what is known of its kernels; those of TFLM, if it is not given.
-        persistent: bytes of what stays from invoke to invoke, by name; variable tensors need not be named.
-        ram_bytes: the RAM limit; the plan is then the one with the fewest calls and moves that is found
-            to fit. Where nothing fits, or without it, the plan is the smallest that is found, or hardly larger.
-        memories: bytes of several memories, the fastest first, in place of `ram_bytes`: the plan is then one with few
-            calls that fits, and the first memories hold what is accessed most often.
-        alignment: of all buffers, in bytes.
-        states: variables that become the values of other tensors at the end of an invoke.
-        feed: the input that the caller feeds rows at a time, which is then not in RAM.
-        view_alignment: of tensors inside others, in bytes.
-        optimize: "speed" for the fewest calls of the fastest kernels, in as much RAM as they take; "ram" for the least
-            RAM with any kernels; None for the fastest kernels that take at most a tenth more than that.
-        most_bytes: returns how many bytes a plan should take at most, if slower kernels help.
+        kernels: the facts about its kernels; TFLM's by default.
+        persistent: sizes of buffers that last between invokes, by name; variable tensors need not be listed.
+        ram_bytes: the RAM limit; the plan is then the one with the fewest calls and moves among those found to fit. If
+            none fits, or without a limit, the plan is the smallest one found, or hardly larger.
+        memories: sizes in bytes of several memories, the fastest first, in place of `ram_bytes`: the plan then has few
+            calls and fits, and the first memories contain the data that is accessed most.
+        alignment: alignment of all buffers, in bytes.
+        states: variables that take the values of other tensors at the end of an invoke.
+        feed: the input whose rows the caller passes a few at a time; it is then not in RAM.
+        view_alignment: alignment of tensors inside of other tensors, in bytes.
+        optimize: "speed" uses the fastest kernels in the fewest calls, with as much RAM as they need; "ram" uses the
+            least RAM with any kernels; None uses the fastest kernels that need at most a tenth more than that.
+        most_bytes: returns the size that a plan should not exceed if slower kernels avoid that.
 
     Raises:
         CompileError: no plan was found that fits the memories.
-        RewriteError: every plan loses a value, which is a fault of this package.
+        RewriteError: every plan loses a value, which is a bug of this package.
     """
     order = late_reads(model)
     reordered = Reordered(kernels or ReferenceKernels(model), order)
@@ -176,7 +177,7 @@ class Variant(NamedTuple):
     Attributes:
         stages: interleaved operators.
         by_rows: other operators that may run row by row, in place.
-        lean: other operators that slower kernels run, which need less scratch.
+        lean: other operators that use slower kernels with less scratch.
     """
 
     stages: tuple[BlockedStage, ...]
@@ -205,7 +206,7 @@ class _Search:
         self._rejected: set[Variant] = set()
 
     def optimized(self, ram_bytes: int | None, optimize: str | None, most_bytes: Callable[[], int]) -> Plan:
-        """A sound plan, with slower kernels where they are worth it; see `plan`."""
+        """Return a sound plan, with slower kernels if they pay; see `plan`."""
         if optimize == SPEED and ram_bytes is None:
             return self.sound(ANY_SIZE)
         fast = self.sound(ram_bytes)
@@ -221,7 +222,7 @@ class _Search:
         return fast if fast.ram_bytes <= max(lean.ram_bytes, self._lean_limit(lean.ram_bytes)) else lean
 
     def sound(self, ram_bytes: int | None) -> Plan:
-        """The first of the plans that loses no value: what `within` finds, or else what `smallest` does."""
+        """Return the first plan that loses no value, from those of `within`, and then of `smallest`."""
         while True:
             fitting = self.within(ram_bytes) if ram_bytes is not None else None
             found = fitting or self.smallest(ram_bytes)
@@ -234,11 +235,11 @@ class _Search:
             self._rejected |= losing
 
     def _lost(self, found: Plan) -> str | None:
-        """What a plan loses; None for a sound plan."""
+        """Return the value that a plan loses; None for a sound plan."""
         return next(values_lost_in_calls(self._model, found, self._kernels, self._states), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
-        """A plan that fits, with few calls; None if none is found."""
+        """Return a plan that fits, with few calls; None if none is found."""
         for share in SHARES_OF_RAM:
             tilings = tilings_within(self._stages, int(ram_bytes * share))
             if not tilings:
@@ -249,7 +250,8 @@ class _Search:
         return None
 
     def smallest(self, ram_bytes: int | None) -> Plan:
-        """The smallest plan found, or one with fewer calls that is hardly larger, and fits if the smallest does."""
+        """Return the smallest plan found, or a hardly larger one with fewer calls, which fits if the smallest one
+        does."""
         best = min(self._variants(()), key=self._size)
         peak = self._stages.lowest_peak()
         for share in SHARES_OF_PEAK:
@@ -268,7 +270,7 @@ class _Search:
         return self._coarsened(best, larger if ram_bytes is None else max(min(larger, ram_bytes), size))
 
     def _why_not_fed(self, feed: Feed) -> str:
-        """The operator that needs the whole image."""
+        """Return the error that names the operator that needs the whole image."""
         operators = self._model.subgraphs[0].operators or []
         whole = [
             index
@@ -284,7 +286,7 @@ class _Search:
         )
 
     def in_memories(self, capacities: Sequence[int]) -> Plan:
-        """A plan with few calls that fits several memories."""
+        """Return a plan with few calls that fits several memories."""
         usable = [capacity // RAM_ALIGNMENT * RAM_ALIGNMENT for capacity in capacities]
         tilings = (
             tiling for share in SHARES_OF_RAM for tiling in tilings_within(self._stages, int(sum(usable) * share))
@@ -301,7 +303,8 @@ class _Search:
         raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
 
     def _variants(self, chosen: tuple[BlockedStage | LeanCall, ...]) -> list[Variant]:
-        """Some stages with the rows that they were found with, or one at a time, and other operators as well."""
+        """Yield some stages with the rows that the search found, or one at a time, and with other operators row by
+        row."""
         stages = tuple(each for each in chosen if isinstance(each, BlockedStage))
         lean = frozenset(each.operator for each in chosen if isinstance(each, LeanCall))
         finest = tuple(stage._replace(blocking=FINEST) for stage in stages)
@@ -320,7 +323,7 @@ class _Search:
         return image is None or any(stage is not None and image in stage.inner for stage in first)
 
     def _faster(self, variant: Variant, ram_bytes: float) -> Variant:
-        """The variant with faster kernels for as many operators as fit."""
+        """Return the variant with faster kernels for as many operators as fit."""
         for operator in sorted(variant.lean, key=self._stages.macs, reverse=True):
             faster = variant._replace(lean=variant.lean - {operator})
             if self._size(faster) <= ram_bytes:
@@ -328,7 +331,7 @@ class _Search:
         return variant
 
     def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
-        """The plan with as many rows in a call as fit."""
+        """Return the plan with as many rows in each call as fit."""
         for place, stage in enumerate(variant.stages):
             coarser = [
                 variant._replace(stages=(*variant.stages[:place], each, *variant.stages[place + 1 :]))
@@ -343,7 +346,7 @@ class _Search:
         return self._planned(variant)
 
     def _split(self, variant: Variant) -> frozenset[int]:
-        """The operators outside of stages that do run row by row."""
+        """Return the operators outside of stages that run row by row."""
         inside = {index for stage in variant.stages for index in range(stage.first, stage.end)}
         calls = self._planned(variant).calls
         return frozenset(call.operator for call in calls if isinstance(call, Call) and call.rows) - inside

@@ -19,7 +19,7 @@ from tflm.schema.enums import Padding
 
 
 class Rows(NamedTuple):
-    """Rows from `first` to `end` - 1. A band's output may extend beyond the tensor, with garbage at its edges."""
+    """Rows `first` to `end` - 1. A band's output may extend beyond the tensor, with garbage at its edges."""
 
     first: int
     end: int
@@ -34,18 +34,18 @@ class Rows(NamedTuple):
         return self.first <= other.first and other.end <= self.end
 
     def hull(self, other: Rows) -> Rows:
-        """The smallest range that includes both."""
+        """Return the smallest range that includes both."""
         return Rows(min(self.first, other.first), max(self.end, other.end))
 
 
 class Window(NamedTuple):
-    """Windows along the rows of an image.
+    """The windows along the rows of an image.
 
     Attributes:
-        rows: rows of the image.
-        extent: rows from the first to the last that a window reads.
-        stride: rows from one window to the next.
-        before: rows of padding above the first window.
+        rows: number of rows of the image.
+        extent: number of rows from the first to the last one that a window reads.
+        stride: number of rows from one window to the next.
+        before: number of rows of padding above the first window.
         pads_columns: whether the operator pads its columns, so that bands must be SAME, too.
     """
 
@@ -57,7 +57,7 @@ class Window(NamedTuple):
 
 
 class BandOfWindows(NamedTuple):
-    """How a band of windows is computed.
+    """The rows and the padding of a band of windows.
 
     Attributes:
         needed: rows of the input.
@@ -72,7 +72,7 @@ class BandOfWindows(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 18)
 def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
-    """How to compute the rows `wanted` from the fewest rows."""
+    """Return how to compute the rows `wanted` from the fewest input rows."""
     first = wanted.first * window.stride - window.before
     end = (wanted.end - 1) * window.stride - window.before + window.extent
     if not window.pads_columns and first >= 0 and end <= window.rows:
@@ -89,7 +89,7 @@ def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
 
 
 def _same(window: Window, needed: Rows) -> BandOfWindows | None:
-    """The result of SAME for some rows; None if its windows do not coincide with the original ones."""
+    """Return the band with SAME padding on some rows; None if its windows do not coincide with the original ones."""
     count = output_size(Padding.SAME, needed.size, window.extent, window.stride)
     before = padding_before(count, needed.size, window.extent, window.stride)
     shift = needed.first - before + window.before
@@ -122,7 +122,8 @@ class BandOfBorder(NamedTuple):
 
 
 def band_of_border(border: Border, wanted: Rows) -> BandOfBorder:
-    """How to compute the rows `wanted` of a padded image; a band of only padding includes one row of the image."""
+    """Return how to compute the rows `wanted` of a padded image; a band of only padding includes one row of the
+    image."""
     first = min(max(wanted.first - border.before, 0), border.rows - 1)
     end = max(min(wanted.end - border.before, border.rows), 1)
     made = wanted.hull(Rows(first + border.before, end + border.before))

@@ -1,4 +1,4 @@
-"""Schedules: calls whose buffers have no places yet, from which follows when each byte of a buffer is needed."""
+"""Schedules: calls with buffers that are not placed yet, from which the lifetime of each byte of a buffer follows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Schedule:
         calls: the calls and moves.
         inputs: regions that hold values before the first step.
         outputs: regions whose values are needed after the last step.
-        alive: further uses of buffers as a whole: (buffer, first step, last step).
+        alive: additional uses of whole buffers: (buffer, first step, last step).
     """
 
     buffers: list[RamBuffer] = field(default_factory=list)
@@ -31,19 +31,19 @@ class Schedule:
     alive: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, buffer: RamBuffer) -> int:
-        """Add a buffer; returns its index."""
+        """Add a buffer, and return its index."""
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
     def starts(self) -> list[int]:
-        """The first step of each call, then the step after the last one. Step 0 is before all of them."""
+        """Return the first step of each call, then the step after the last one. Step 0 is before all calls."""
         starts = [1]
         for call in self.calls:
             starts.append(starts[-1] + call.steps)
         return starts
 
     def bodies(self) -> list[Body]:
-        """Each buffer with the steps at which its bytes are needed."""
+        """Return each buffer with the steps at which its bytes are needed."""
         uses: list[list[_Use]] = [[] for _ in self.buffers]
         for use in self._uses():
             uses[use.buffer].append(use)
@@ -53,14 +53,14 @@ class Schedule:
         return [Body({}, buffer.size, tuple(merged(of_buffer))) for buffer, of_buffer in zip(self.buffers, pieces)]
 
     def accessed_bytes(self) -> list[int]:
-        """For each buffer, the bytes that are read and written in an invoke."""
+        """Return, for each buffer, the number of bytes read and written in an invoke."""
         accessed = [0] * len(self.buffers)
         for use in self._uses():
             accessed[use.buffer] += use.bytes
         return accessed
 
     def _uses(self) -> Iterator[_Use]:
-        """All reads and writes, step by step, what is read at a step before what is written."""
+        """Yield all reads and writes by step; the reads of a step come before its writes."""
         yield from (_Use(*region[:3], 0, is_write=True) for region in self.inputs)
         starts = self.starts()
         for call, step in zip(self.calls, starts):
@@ -77,7 +77,7 @@ class Schedule:
         yield from (_Use(*region[:3], starts[-1], is_write=False) for region in self.outputs)
 
     def last_uses(self) -> dict[int, int]:
-        """The last call or move, by index, that uses each buffer."""
+        """Return the index of the last call or move that uses each buffer."""
         last: dict[int, int] = {}
         for index, call in enumerate(self.calls):
             if isinstance(call, MovedRows):
@@ -89,7 +89,7 @@ class Schedule:
         return last
 
     def trailing(self) -> list[Trailing]:
-        """The outputs of calls that may reach into inputs."""
+        """Return the outputs of calls that may overlap inputs."""
         return [
             Trailing(step, BodyMember(*input[:3]), BodyMember(*output[:3]), allowed)
             for call, step in zip(self.calls, self.starts())
@@ -107,7 +107,7 @@ class _Use(NamedTuple):
 
 
 def _overlapping(call: Call) -> Iterator[tuple[BufferRegion, BufferRegion, tuple[range, ...]]]:
-    """The inputs that the output of a call may reach into, each with the output and the distances."""
+    """Return the inputs that the output of a call may overlap, each with the output and the distances."""
     outputs = [region for region in call.outputs if region is not None]
     buffers = [region.buffer for region in (*call.inputs, *outputs) if region is not None]
     if len(call.outputs) != 1 or len(outputs) != 1 or call.steps != 1:
@@ -119,7 +119,7 @@ def _overlapping(call: Call) -> Iterator[tuple[BufferRegion, BufferRegion, tuple
 
 
 def _pieces(uses: Sequence[_Use]) -> list[Piece]:
-    """When the bytes of a buffer are needed: each value from when it is written until it is read for the last time."""
+    """Return when the bytes of a buffer are needed: for each value, from its write to its last read."""
     borders = sorted({border for use in uses for border in (use.offset, use.offset + use.bytes)})
     place = {border: i for i, border in enumerate(borders)}
     life: list[tuple[int, int] | None] = [None] * len(borders)
@@ -141,18 +141,18 @@ ROUNDS = 8
 """Changes tried per buffer for each target height."""
 
 MAXIMUM_TRIED = 8
-"""Maximum number of buffers tried one by one in the space that the busiest ones leave in a memory."""
+"""Maximum number of buffers to try one by one in the space that the most accessed ones leave in a memory."""
 
 
 class Location(NamedTuple):
-    """A memory, by index, and bytes from its start."""
+    """The index of a memory, and an offset in bytes."""
 
     memory: int
     offset: int
 
 
 def placed(schedule: Schedule, peak: int, alignment: int) -> list[Location]:
-    """Places of the buffers of a schedule in one memory, of which about `peak` bytes are needed at once."""
+    """Place the buffers of a schedule in one memory; about `peak` bytes are needed at once."""
     bodies = schedule.bodies()
     if not bodies:
         return []
@@ -162,12 +162,12 @@ def placed(schedule: Schedule, peak: int, alignment: int) -> list[Location]:
 
 
 def distributed(schedule: Schedule, capacities: Sequence[int], alignment: int) -> list[Location] | None:
-    """Places of the buffers of a schedule in several memories; None if they are not found to fit.
+    """Place the buffers of a schedule in several memories; None if no placement is found.
 
     Args:
         schedule: the schedule.
-        capacities: bytes of the memories, the fastest first.
-        alignment: of all buffers, in bytes.
+        capacities: sizes of the memories in bytes, the fastest first.
+        alignment: alignment of all buffers, in bytes.
     """
     bodies, trailing, accessed = schedule.bodies(), schedule.trailing(), schedule.accessed_bytes()
     left = sorted(range(len(bodies)), key=lambda buffer: accessed[buffer] / max(bodies[buffer].bytes, 1), reverse=True)
@@ -210,7 +210,7 @@ def _at(member: BodyMember, places: dict[int, int]) -> BodyMember:
 
 
 def _fitting(memory: _Memory, capacity: int, buffers: Sequence[int]) -> dict[int, int]:
-    """As many of the first buffers as fit, and then some of the others."""
+    """Return as many of the first buffers as fit, and then some of the others."""
     fitting, count, too_many = dict[int, int](), 0, len(buffers) + 1
     while too_many - count > 1:
         middle = len(buffers) if too_many > len(buffers) and not count else (count + too_many) // 2

@@ -1,8 +1,8 @@
-"""The search for stages: which operators run a few rows at a time, so that a model stays within a memory budget.
+"""The search for stages: which operators run a few rows at a time, so that a model fits a memory budget.
 
 Each operator that exceeds the budget must be in a stage that does not. The costs of stages add up, so dynamic
-programming over the operators keeps the Pareto-optimal choices up to each of them. What a stage costs depends on how it
-is run: see `band_costs` for bands that TFLM joins, and `line_buffer_costs` for calls of generated C.
+programming over the operators keeps the Pareto-optimal choices up to each of them. The cost of a stage depends on how
+it is run: see `band_costs` for bands in TFLM, and `line_buffer_costs` for calls of generated C.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 Stage = TypeVar("Stage")
 
 KEPT = 12
-"""Pareto-optimal choices kept at each operator."""
+"""Maximum number of Pareto-optimal choices kept at each operator."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Tiling(Generic[Stage]):
 
     Attributes:
         stages: the stages; all other operators run as a whole.
-        peak: bytes needed at once.
-        cost: what the stages add, in the units of their cost model.
+        peak: bytes in use at once.
+        cost: cost that the stages add, in the units of their cost model.
     """
 
     stages: tuple[Stage, ...]
@@ -32,17 +32,17 @@ class Tiling(Generic[Stage]):
     cost: tuple[int, ...]
 
     def followed_by(self, other: Tiling[Stage]) -> Tiling[Stage]:
-        """The tiling of these operators and those of another that come next."""
+        """Return the tiling of these operators and those of another tiling that follow."""
         cost = tuple(map(sum, zip(self.cost, other.cost)))
         return Tiling((*self.stages, *other.stages), max(self.peak, other.peak), cost)
 
 
 class CostModel(Protocol[Stage]):
-    """What stages of a model cost.
+    """The costs of a model's stages.
 
     Attributes:
         start: the tiling of no operators.
-        alone: bytes needed at once while each operator runs as a whole.
+        alone: bytes in use while each operator runs as a whole.
         longest: maximum number of operators in a stage.
         limits: maximum cost of a tiling.
     """
@@ -53,11 +53,11 @@ class CostModel(Protocol[Stage]):
     limits: tuple[int, ...]
 
     def stages(self, first: int, end: int, budget: int) -> Iterable[Tiling[Stage]]:
-        """The ways to run operators `first` to `end` - 1 as one stage within `budget` bytes."""
+        """Return the ways to run operators `first` to `end` - 1 as one stage within `budget` bytes."""
 
 
 def tilings_within(costs: CostModel[Stage], budget: int) -> list[Tiling[Stage]]:
-    """The Pareto-optimal tilings that need at most `budget` bytes at once, the cheapest first."""
+    """Return the Pareto-optimal tilings that use at most `budget` bytes at once, the cheapest first."""
     exceeds = [need > budget for need in costs.alone]
     best = [[costs.start]]
     for end in range(1, len(exceeds) + 1):

@@ -1,8 +1,9 @@
-"""Resource variables as state of the planner: a tensor that begins an invoke, and one that it becomes at its end.
+"""Resource variables as planned state: a tensor with a value at the start of an invoke, and one that replaces it at the
+end.
 
-A READ_VARIABLE and an ASSIGN_VARIABLE become no code. The tensor that was read stays in RAM, usually in the tensor that
-a CONCATENATION joins it to, and its next value moves over it there as soon as nothing reads it any more: a line buffer
-that lasts from invoke to invoke.
+READ_VARIABLE and ASSIGN_VARIABLE need no code. The state stays in RAM, usually inside of the output of the
+CONCATENATION that reads it. Its next value is moved there once nothing reads the memory any more: a line buffer that
+lasts between invokes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tflm.schema.verifier import called_subgraphs
 
 
 class _Part(NamedTuple):
-    """A convolution of some channels of `source`, from a row and a channel on."""
+    """A convolution of some channels of `source`, from a row and a channel."""
 
     source: int
     row: int
@@ -37,7 +38,7 @@ class _Part(NamedTuple):
 
 
 def merge_side_by_side(graph: Graph) -> None:
-    """Merge DEPTHWISE_CONV_2Ds of parts of the channels into one of all, with taps of zeros.
+    """Merge convolutions of parts of the channels if the added multiplications are fewer than the elements to copy.
 
     Only where this multiplies less than the parts have elements to copy.
     """
@@ -55,7 +56,8 @@ def merge_side_by_side(graph: Graph) -> None:
 
 
 def _parts(graph: Graph, join: Operator) -> list[_Part] | None:
-    """The convolutions that a CONCATENATION of channels joins, each of a SLICE; None if other things are joined."""
+    """Return the convolutions that a CONCATENATION of channels joins, each of a SLICE; None if it joins anything
+    else."""
     options: Any = join.builtin_options
     producers, readers, parts = graph.producers(), graph.readers(), list[_Part]()
     if graph.code(join) is not BuiltinOperator.CONCATENATION or options is None or options.axis not in (-1, 3):
@@ -79,7 +81,7 @@ def _parts(graph: Graph, join: Operator) -> list[_Part] | None:
 
 
 def _merged(graph: Graph, parts: Sequence[_Part], output: int) -> list[Operator] | None:
-    """One convolution in place of these; None if they differ in more than taps and rows, or it takes more work."""
+    """Return one convolution in place of these; None if they differ in more than taps and rows, or if it is slower."""
     source, (first, *_) = parts[0].source, parts
     options: Any = first.convolution.builtin_options
     weights, biases, channel, copied = [], [], 0, 0
@@ -122,7 +124,8 @@ def _merged(graph: Graph, parts: Sequence[_Part], output: int) -> list[Operator]
 
 
 def _joined(graph: Graph, constants: Sequence[int], axis: int) -> QuantizationParameters | None:
-    """The quantization of constants that are joined along their channels; None without scales, or with zero points."""
+    """Return the quantization of constants that are joined along their channels; None without scales, or with zero
+    points."""
     scales: list[float] = []
     for tensor in constants:
         own, count = graph.tensors[tensor].quantization, graph.shape(tensor)[axis]
@@ -136,13 +139,13 @@ def _joined(graph: Graph, constants: Sequence[int], axis: int) -> QuantizationPa
 
 
 States = Mapping[int, int]
-"""Tensors of the first subgraph that last from invoke to invoke, each with the tensor whose elements it then has."""
+"""Tensors of the first subgraph that last between invokes, each with the tensor that provides its next value."""
 
 Bits = npt.NDArray[np.bool_]
 
 
 def followed(states: States, state: int) -> list[int]:
-    """The states whose elements a state gets in the next invokes, one after the other; it comes again in a cycle."""
+    """Yield the tensors whose values a state takes in the next invokes, in order, until they repeat."""
     found: list[int] = []
     while (state := states[state]) in states and state not in found:
         found.append(state)
@@ -154,11 +157,11 @@ Name = tuple[str, str]
 
 
 class StatefulModel(NamedTuple):
-    """A model without the variables that could be replaced.
+    """A model in which variables were replaced by state.
 
     Attributes:
         model: the model.
-        states: its states.
+        states: the states.
         initial: the elements of each state before the first invoke, flat.
     """
 
@@ -168,7 +171,7 @@ class StatefulModel(NamedTuple):
 
 
 class _Setup(NamedTuple):
-    """Operators that assign constants at the first invoke, with the subgraph in which that happens."""
+    """Operators that assign constants in the first invoke, and the subgraph that contains them."""
 
     operators: tuple[int, ...]
     subgraph: int
@@ -197,7 +200,7 @@ def with_states(model: Model) -> StatefulModel:
         elif code is BuiltinOperator.ASSIGN_VARIABLE and inputs[0] in handles:
             uses[handles[inputs[0]]].assigns.append(index)
     setups = list(_setups(model, graph, handles, uses))
-    for setup in setups:  # the flag that a setup sets itself
+    for setup in setups:  # the flag that a setup sets
         for index in setup.operators:
             for flag in [name for name, use in uses.items() if use.reads == [index] and not use.assigns]:
                 del uses[flag]
@@ -212,7 +215,7 @@ def with_states(model: Model) -> StatefulModel:
 
 
 def _handles(graph: Graph) -> dict[int, Name]:
-    """The variables that tensors of a graph are handles of."""
+    """Return the variables that a graph's tensors are handles of."""
     return {
         (operator.outputs or ())[0]: (options.container or "", options.shared_name or "")
         for operator in graph.operators
@@ -221,7 +224,8 @@ def _handles(graph: Graph) -> dict[int, Name]:
 
 
 def _setups(model: Model, graph: Graph, handles: Mapping[int, Name], uses: Mapping[Name, _Uses]) -> Iterator[_Setup]:
-    """CALL_ONCE of a subgraph that assigns constants only, or an IF of one that also sets the flag that it looks at."""
+    """Yield each CALL_ONCE of a subgraph that only assigns constants, or IF of one that also sets the condition's
+    flag."""
     callers = [
         called for subgraph in model.subgraphs for op in subgraph.operators or () for called in called_subgraphs(op)
     ]
@@ -247,7 +251,7 @@ def _setups(model: Model, graph: Graph, handles: Mapping[int, Name], uses: Mappi
 
 
 def _assigned_constants(graph: Graph) -> dict[Name, npt.NDArray[np.uint8]] | None:
-    """The constants that a graph assigns to variables; None if it does anything else."""
+    """Return the constants that a graph assigns to variables; None if it does anything else."""
     handles, values = _handles(graph), dict[Name, npt.NDArray[np.uint8]]()
     for operator in graph.operators:
         inputs = operator.inputs or ()
@@ -260,13 +264,13 @@ def _assigned_constants(graph: Graph) -> dict[Name, npt.NDArray[np.uint8]] | Non
 
 
 def _names_elsewhere(model: Model, known: set[int]) -> set[Name]:
-    """Variables of other subgraphs."""
+    """Return the variables of other subgraphs."""
     others = (Graph(model, index) for index in range(len(model.subgraphs)) if index not in known)
     return {name for graph in others for name in _handles(graph).values()}
 
 
 def _is_state(graph: Graph, uses: _Uses) -> bool:
-    """Whether a variable is read before it is assigned, once each, as tensors of the same size."""
+    """Whether a variable is read and then assigned, once each, as tensors of the same size."""
     if len(uses.reads) != 1 or len(uses.assigns) != 1 or uses.reads[0] > uses.assigns[0]:
         return False
     read, source = _read(graph, uses), _assigned(graph, uses)
@@ -276,17 +280,17 @@ def _is_state(graph: Graph, uses: _Uses) -> bool:
 
 
 def _read(graph: Graph, uses: _Uses) -> int:
-    """The tensor that a variable is read to."""
+    """Return the tensor that a variable is read to."""
     return (graph.operators[uses.reads[0]].outputs or ())[0]
 
 
 def _assigned(graph: Graph, uses: _Uses) -> int:
-    """The tensor that is assigned to a variable."""
+    """Return the tensor that is assigned to a variable."""
     return (graph.operators[uses.assigns[0]].inputs or ())[1]
 
 
 def _is_first(graph: Graph, setup: _Setup, uses: Mapping[Name, _Uses]) -> bool:
-    """Whether a setup is done before its variables are read, and fills them."""
+    """Whether a setup runs before its variables are read, and fills them."""
     return all(
         uses[name].reads[0] > max(setup.operators) and len(values) == graph.tensor_bytes(_read(graph, uses[name]))
         for name, values in setup.values.items()
@@ -323,16 +327,17 @@ def _is_unread_handle(graph: Graph, operator: Operator, read: set[int]) -> bool:
 
 
 def _default(graph: Graph, source: int) -> int:
-    """What TFLM fills a variable with: the lowest byte of the zero point of what is assigned to it."""
+    """Return the byte that TFLM fills a variable with: the lowest byte of the assigned tensor's zero point."""
     quantization = graph.tensors[source].quantization
     zero_points = quantization.zero_point if quantization is not None else None
     return (zero_points[0] if zero_points else 0) & 0xFF
 
 
 def warm_up(model: Model, states: States) -> int | None:
-    """Invokes after a reset until the outputs depend on nothing that the states had before; None if it is not known.
+    """Return the number of invokes after a reset until the outputs no longer depend on the initial states; None if
+    unknown.
 
-    What an operator computes depends on all of its inputs, but for windows of an image and single elements.
+    An output is assumed to depend on all inputs, except for operators on windows of an image and element-wise ones.
     """
     if not states:
         return None
@@ -352,7 +357,7 @@ def warm_up(model: Model, states: States) -> int | None:
 
 
 def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> dict[int, Bits]:
-    """Which bytes of an operator's outputs depend on old states."""
+    """Return which bytes of an operator's outputs depend on initial states."""
     inputs, outputs, registration = operator.inputs or (), operator.outputs or (), graph.registration(operator)
     for aged in (_aged_parts, _aged_windows, _aged_elements):
         along = aged(graph, operator, is_old)
@@ -370,7 +375,7 @@ def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, B
 
 
 def _aged_parts(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
-    """As `_aged` for CONCATENATION and SLICE, along any dimension; None for other operators."""
+    """Return the same for CONCATENATION and SLICE, along any dimension; None for other operators."""
     inputs, (output, *_), code = operator.inputs or (), operator.outputs or (-1,), graph.code(operator)
     options: Any = operator.builtin_options
     if code is BuiltinOperator.CONCATENATION:
@@ -384,13 +389,14 @@ def _aged_parts(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) ->
 
 
 def _bytes_of(graph: Graph, tensor: int, is_old: Mapping[int, Bits]) -> Bits:
-    """Which bytes of a tensor are old, in its shape with the bytes of an element as the last dimension."""
+    """Return which bytes of a tensor depend on initial states, in its shape with the bytes of an element as the last
+    dimension."""
     unknown = np.zeros(graph.tensor_bytes(tensor), np.bool_)
     return np.reshape(is_old.get(tensor, unknown), (*graph.shape(tensor), graph.element_bytes(tensor)))
 
 
 def _aged_windows(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
-    """As `_aged` for convolutions and pools: an element depends on its window; None for other operators."""
+    """Return the same for convolutions and pools, whose elements depend on their window; None for other operators."""
     if graph.code(operator) not in WINDOWED:
         return None
     (image, *others), (output, *_) = operator.inputs or (), operator.outputs or ()
@@ -407,7 +413,7 @@ def _aged_windows(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) 
 
 
 def _aged_elements(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
-    """As `_aged` for element-wise operators; None for other ones."""
+    """Return the same for element-wise operators; None for other ones."""
     outputs = operator.outputs or ()
     if graph.registration(operator).overlap is not element_wise or len(outputs) != 1:
         return None
