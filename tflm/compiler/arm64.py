@@ -1,4 +1,4 @@
-"""What 64-bit Arm processors have; each system says so in a way of its own."""
+"""Detect instruction sets of 64-bit Arm processors, which each system reports in a different way."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 AT_HWCAP = 16
 HWCAP_ASIMDDP = 1 << 20
-"""Of Linux: the key of the instruction sets among what the kernel hands to a process, and the bit of dot products."""
+"""Linux: the key of the instruction sets in the auxiliary vector, and the bit for dot products."""
 
 FEAT_DOT_PROD = b"hw.optional.arm.FEAT_DotProd"
-"""Name of the sysctl of macOS, an int32, that says whether the processor has dot products."""
+"""macOS: name of the sysctl, an int32, that tells whether the processor has dot products."""
 
 PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE = 43
-"""Of Windows: the number of the question whether there are dot products."""
+"""Windows: the feature number for dot products."""
 
 
 def has_dot_product() -> bool:
-    """Whether there are SDOT and UDOT, which sum four products of bytes."""
+    """Whether the processor has SDOT and UDOT, which sum four products of bytes."""
     if sys.platform == "win32":
         return has_dot_product_on_windows(ctypes.WinDLL("kernel32"))
     c_library = ctypes.CDLL(None)
@@ -26,7 +26,7 @@ def has_dot_product() -> bool:
 
 
 def has_dot_product_on_linux(c_library: Any) -> bool:
-    """Ask the C library; one without `getauxval`, such as that of a BSD, says nothing."""
+    """Ask the C library. One without `getauxval`, as on a BSD, does not know."""
     ask = getattr(c_library, "getauxval", None)
     if ask is None:
         return False

@@ -1,4 +1,4 @@
-"""Compiles kernels in a thread, while the caller goes on without them.
+"""Compile kernels in a thread while the caller continues without them.
 
 The thread waits for the compiler's process and links what it returns. It lasts as long as there are kernels to compile.
 When this process ends, the thread goes on for a moment and finishes the kernel that it has begun, so that short
@@ -20,15 +20,16 @@ from tflm.compiler import machine_code
 from tflm.compiler.language import Emitted, Kernel
 
 SECONDS_TO_GO_ON, SECONDS_TO_FINISH = 2.0, 5.0
-"""How long the end of this process lets kernels begin, and waits at all: several times as long as most kernels take."""
+"""How long kernels may still be started when this process ends, and the maximum wait: several times as long as most
+kernels take."""
 
 _guard = threading.Lock()
-"""Held for a moment, to change what follows."""
+"""Protects the variables below; held only briefly."""
 
 _wanted: dict[str, Kernel] = {}
 _thread: threading.Thread | None = None
 _end = math.inf
-"""When no kernel may begin any more, in seconds of the monotonic clock."""
+"""Time after which no kernel is started, in seconds of the monotonic clock."""
 
 
 def request(kernels: Iterable[Kernel]) -> None:
@@ -71,11 +72,12 @@ def _work() -> None:
         _compile(kernel)
         with _guard:
             _wanted.pop(kernel.name, None)
-        time.sleep(0.001)  # whoever waits for kernels comes first
+        time.sleep(0.001)  # requests that wait for kernels come first
 
 
 def _compile(kernel: Kernel) -> None:
-    """Compile a kernel. Nothing is raised here, where nobody would catch it: numpy stays in its place."""
+    """Compile a kernel. Exceptions are not raised, because nobody would catch them: numpy continues to run the
+    operator."""
     import logging
 
     from tflm.compiler import compiler_process
@@ -91,7 +93,7 @@ def _compile(kernel: Kernel) -> None:
 
 
 def _finish() -> None:
-    """Go on for a moment, and wait for the kernel that has begun. Ctrl-C ends the wait."""
+    """Continue for a moment, and wait for the kernel that was started. Ctrl-C ends the wait."""
     global _end
     _end = time.monotonic() + SECONDS_TO_GO_ON
     thread = _thread
@@ -102,12 +104,12 @@ def _finish() -> None:
 
 @functools.cache
 def _end_at_exit() -> None:
-    """Finish a kernel, leave LLVM alone, and end the compiler, when the interpreter ends."""
+    """Finish a kernel, unload LLVM, and end the compiler when the interpreter ends."""
     from tflm.compiler import compiler_process
 
     atexit.register(compiler_process.close)
     atexit.register(machine_code.close)
-    atexit.register(_finish)  # what is registered later runs earlier
+    atexit.register(_finish)  # functions that are registered later run earlier
 
 
 def _forget_thread() -> None:

@@ -1,6 +1,6 @@
 """The cache of machine code: object files of kernels.
 
-The name of a file has a hash of what it was made from: the sources that the kernel reaches, compiler and processor.
+The name of a file contains a hash of its inputs: the sources that the kernel reaches, compiler and processor.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ COMPILER_SOURCES = [Path(__file__).with_name(name) for name in ("compiler.py", "
 
 
 def read(kernel: Kernel) -> bytes | None:
-    """The object file of a kernel; None if no file holds it."""
+    """Return the object file of a kernel; None if it is not in the cache."""
     return cached_files.read(_name(kernel))
 
 
 def write(kernel: Kernel, made: bytes) -> None:
-    """Keep the object file of a kernel, if that can be done."""
+    """Store the object file of a kernel, if possible."""
     cached_files.write(_name(kernel), made)
 
 
 def locked(kernel: Kernel) -> AbstractContextManager[None]:
-    """One process at a time for a kernel."""
+    """Let one process at a time compile a kernel."""
     return cached_files.locked(_name(kernel))
 
 
@@ -64,7 +64,7 @@ def _name(kernel: Kernel) -> str:
 
 
 def key(kernel: Kernel) -> str:
-    """A hash of all that decides the machine code of a kernel."""
+    """Return a hash of everything that determines the machine code of a kernel."""
     made_from = hashlib.sha256(_environment())
     made_from.update(repr((kernel.name, list(kernel.parameters.items()))).encode())
     for text in sorted(_sources(kernel)):
@@ -79,7 +79,8 @@ def _environment() -> bytes:
 
 
 def _numba_version() -> bytes:
-    """What says numba's version; to import it, or the metadata of packages, would take longer than all the rest."""
+    """Return a text that identifies numba's version. Importing numba, or reading package metadata, would be slower than
+    all the rest."""
     file = package_file("numba")
     if file is None:
         raise FileNotFoundError("numba is not installed")
@@ -87,7 +88,7 @@ def _numba_version() -> bytes:
 
 
 def _sources(kernel: Kernel) -> set[bytes]:
-    """The text of all modules that a kernel's code comes from, and the constants that it names."""
+    """Return the text of all modules that a kernel's code comes from, and the constants that it names."""
     package = kernel.function.__module__.partition(".")[0]
     pending = [kernel.function, *kernel.functions.values()]
     texts, seen = {_text(path) for path in COMPILER_SOURCES}, set(pending)

@@ -1,8 +1,8 @@
-"""Files that earlier processes left, in the user's cache folder.
+"""Files in the user's cache folder, written by earlier processes.
 
 It is `$TFLM_CACHE_DIR`, or tflm in the system's folder for caches. A file begins with the hash of its contents. It is
-used only if that is right, and folder and file belong to the user. Whatever is wrong with a file or a folder is a miss,
-never an error.
+used only if the hash is right, and folder and file belong to the user. Any problem with a file or a folder counts as a
+cache miss, never as an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ else:
 CACHE_VARIABLE = "TFLM_CACHE_DIR"
 
 MAX_BYTES = 1 << 26
-"""No file is larger, and no more is read."""
+"""Maximum size of a file; no more is read."""
 
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """The user's own folder; None where there is none that can be trusted and written."""
+    """Return the user's own folder; None if there is none that can be trusted and written."""
     try:
         folder = _named_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def cache_folder() -> Path | None:
 
 
 def _named_folder() -> Path:
-    """The folder that the environment names, which must not depend on the working directory unless it is ours."""
+    """Return the folder that the environment names. It must be absolute unless the user owns the working directory."""
     given = os.environ.get(CACHE_VARIABLE)
     if given:
         return Path(given).absolute()
@@ -53,7 +53,7 @@ def _named_folder() -> Path:
 
 
 def read(name: str) -> bytes | None:
-    """The contents of a file; None where there is none that can be trusted."""
+    """Return the contents of a file; None if there is none that can be trusted."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -69,7 +69,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, contents: bytes) -> None:
-    """Keep a file, if that can be done."""
+    """Store a file, if possible."""
     folder = cache_folder()
     if folder is None:
         return
@@ -81,22 +81,22 @@ def write(name: str, contents: bytes) -> None:
 
 
 _locks: set[int] = set()
-"""Descriptors of lock files that are open. A fork has them, too, and would keep its parent's lock."""
+"""Descriptors of open lock files. A fork inherits them, and would keep its parent's lock."""
 
 
 SECONDS_TO_WAIT, POLL_SECONDS = 20.0, 0.02
-"""How long to wait for another process, which holds a lock while it compiles one kernel, and how often to look."""
+"""How long to wait for another process, which holds a lock while it compiles one kernel, and the polling interval."""
 
 LOCKS = 16
-"""Many enough that processes seldom wait for each other's files, and few files themselves."""
+"""Number of lock files: enough that processes seldom wait for each other's files."""
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """One process at a time for a file, where files can be locked; else all at once, which costs time only.
+    """Let one process at a time use a file. If files cannot be locked, all may: that only costs time.
 
     Args:
-        name: of the file, which shares its lock with a sixteenth of all files.
+        name: name of the file, which shares its lock with a sixteenth of all files.
     """
     descriptor = _open_lock(lock_of(name))
     try:
@@ -113,7 +113,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 def _wait_for_lock(descriptor: int) -> None:
-    """Take a lock, or go on without it after `SECONDS_TO_WAIT`: whoever holds it may be stopped.
+    """Take a lock, or go on without it after `SECONDS_TO_WAIT`: its holder may be stopped.
 
     Raises:
         OSError: the file system has no locks.
@@ -121,7 +121,7 @@ def _wait_for_lock(descriptor: int) -> None:
     begin = time.monotonic()
     while not files.try_lock(descriptor):
         if time.monotonic() - begin > SECONDS_TO_WAIT:
-            from logging import getLogger  # takes longer than all that precedes, and is seldom needed
+            from logging import getLogger  # slow to import, and seldom needed
 
             getLogger(__name__).warning(
                 "another process has held a lock in %s for %g s, perhaps because it is stopped; "
@@ -134,7 +134,7 @@ def _wait_for_lock(descriptor: int) -> None:
 
 
 def lock_of(name: str) -> str:
-    """The name of a file's lock."""
+    """Return the name of a file's lock."""
     return f"lock-{sum(name.encode()) % LOCKS}"
 
 

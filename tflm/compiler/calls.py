@@ -1,4 +1,4 @@
-"""Kernels as functions of Python: machine code where the extra `fast` is installed, else their definition."""
+"""Kernels as Python functions: machine code if the extra `fast` is installed, else their definition in Python."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from tflm.compiler.language import Kernel, Step
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-"""The type of a kernel's entry, which takes the address of its arguments."""
+"""Type of a kernel's entry, which takes the address of its arguments."""
 
 FIRST_FREE_THREADED = (3, 14)
-"""The first Python for which numba and llvmlite have builds without a global interpreter lock."""
+"""First Python version for which numba and llvmlite have free-threaded builds."""
 
 
 def is_available() -> bool:
@@ -29,7 +29,7 @@ def is_available() -> bool:
 
 @functools.cache
 def obstacle() -> str:
-    """Why kernels can't be compiled; empty if they can."""
+    """Return the reason why kernels can't be compiled; empty if they can."""
     if os.name not in ("posix", "nt"):
         return f"not available on {platform.system()}"
     if sys.maxsize != 2**63 - 1:
@@ -43,14 +43,14 @@ def obstacle() -> str:
 
 
 def is_free_threaded() -> bool:
-    """Whether this is a build of Python without a global interpreter lock."""
-    import sysconfig  # which nothing else needs
+    """Whether this Python was built without a global interpreter lock."""
+    import sysconfig  # not needed otherwise
 
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def as_function(kernel: Kernel) -> Callable[..., int]:
-    """A function that takes the parameters of a kernel by name, and returns what the kernel does."""
+    """Return a function that takes the parameters of a kernel by name, and returns the kernel's status."""
     entry = _entry(kernel)
     if entry is None:
         return kernel.function
@@ -65,7 +65,7 @@ def as_function(kernel: Kernel) -> Callable[..., int]:
 
 
 def prepared(kernel: Kernel, **values: object) -> Callable[[], int]:
-    """A call of a kernel with the same arguments each time; the elements of arrays may change in between."""
+    """Return a call of a kernel with the same arguments each time; the elements of arrays may change in between."""
     entry = _entry(kernel)
     if entry is None:
         return functools.partial(kernel.function, **values)
@@ -74,7 +74,7 @@ def prepared(kernel: Kernel, **values: object) -> Callable[[], int]:
 
 
 class _PreparedCall:
-    """A call of machine code; it keeps the arrays alive whose addresses it has."""
+    """A call of machine code. It keeps the arrays alive whose addresses it contains."""
 
     def __init__(self, entry: Callable[[int], int], step: Step, arguments: npt.NDArray[np.int64]):
         self._entry, self._step, self._arguments = entry, step, arguments
@@ -85,7 +85,7 @@ class _PreparedCall:
 
 
 def _entry(kernel: Kernel) -> Callable[[int], int] | None:
-    """The machine code of a kernel; None where there is none."""
+    """Return the machine code of a kernel; None if there is none."""
     if not is_available():
         return None
     from tflm.compiler.machine_code import addresses

@@ -1,6 +1,6 @@
-"""Compiles kernels: each becomes an object file, whose entry is `int64 symbol(int64 *arguments)`.
+"""Compile kernels: each becomes an object file, whose entry is `int64 symbol(int64 *arguments)`.
 
-It runs in a process of its own; see `compiler_main`.
+It runs in a separate process; see `compiler_main`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tflm.compiler.processor import processor
 
 
 def kernel_of(name: str, constants: dict[str, int | str]) -> Kernel:
-    """The kernel of that name, "module.function"; constants are those that chose it from its family."""
+    """Return the kernel with the name "module.function"; constants select a member of its family."""
     module, _, function = name.rpartition(".")
     kernel = getattr(importlib.import_module(PACKAGE + module), function)
     assert isinstance(kernel, Kernel)
@@ -25,7 +25,7 @@ def kernel_of(name: str, constants: dict[str, int | str]) -> Kernel:
 
 
 def object_of(kernel: Kernel) -> bytes:
-    """The object file of a kernel."""
+    """Return the object file of a kernel."""
     if isinstance(kernel, Emitted):
         return _object_of_emitted(kernel)
     from tflm.compiler import numba_compiler  # importing numba takes half a second

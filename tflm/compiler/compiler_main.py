@@ -3,7 +3,7 @@
     python -I compiler_main.py SETTINGS
 
 The settings are JSON: {"packages": {"tflm": FILE, ...}, "cpu_seconds": 60, "still_ticks": 60, "tick_seconds": 1}.
-Standard input has a request a line, standard output a reply for each, both with the number of the request:
+Standard input contains one request per line, standard output one reply for each, both with the number of the request:
 
     {"request": 1, "kernel": "softmax.softmax", "constants": {}}
     {"request": 1, "bytes": 4096}, a line feed, and that many bytes: the object file
@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Any
 
 OUT_OF_TIME, STILL = 81, 82
-"""Statuses of this process: a kernel took more than `cpu_seconds`; nothing was computed for `still_ticks`."""
+"""Exit statuses: a kernel took more than `cpu_seconds`; nothing was computed for `still_ticks`."""
 
 MIN_PROGRESS = 1e-3
-"""Seconds of CPU time; two clocks that are read in turn differ by less."""
+"""Tolerance in seconds of CPU time; two clocks that are read in turn differ by less."""
 
 
 def is_working_directory(entry: str) -> bool:
-    """Whether an entry of a module path is the working directory, under whatever name."""
+    """Whether an entry of the module path is the working directory, under any name."""
     try:
         return os.path.samefile(entry or os.curdir, os.curdir)
     except (OSError, ValueError):  # no such file
@@ -43,19 +43,20 @@ def is_working_directory(entry: str) -> bool:
 
 
 def leave_working_directory() -> None:
-    """Forget the working directory, which may hold anybody's files, for one that is trusted as the interpreter is."""
+    """Replace the working directory, which may contain anybody's files, by one that is as trusted as the
+    interpreter."""
     sys.path[:] = [entry for entry in sys.path if not is_working_directory(entry)]
     os.chdir(sys.prefix)
 
 
 class NamedPackages:
-    """A finder, as in `sys.meta_path`, of packages in given files."""
+    """A finder (see `sys.meta_path`) for packages in given files."""
 
     def __init__(self, packages: dict[str, str]):
         self.packages = packages
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """The package of that name, if it is one of those."""
+        """Return the package if it is one of the given ones."""
         file = self.packages.get(fullname)
         if file is None:
             return None
@@ -65,8 +66,7 @@ class NamedPackages:
 class Watch:
     """Decides when a process ends: after too much CPU time for one kernel, or without any for a number of ticks.
 
-    On a machine that is busy with other things neither comes sooner: CPU time stands while a process waits, and ticks
-    come late.
+    Neither comes earlier on a busy machine: CPU time does not advance while a process waits, and ticks come late.
     """
 
     def __init__(self, cpu_seconds: float, still_ticks: int):
@@ -76,11 +76,11 @@ class Watch:
         self._ticks = 0
 
     def begin(self, used: float) -> None:
-        """Record that a kernel is begun, at this CPU time in seconds."""
+        """Record that a kernel is started, at this CPU time in seconds."""
         self._since = used
 
     def tick(self, used: float) -> int | None:
-        """The status to end with; None to go on. `used` is the CPU time so far, in seconds."""
+        """Return the exit status to end with; None to continue. `used` is the CPU time so far, in seconds."""
         if used - self._since > self.cpu_seconds:
             return OUT_OF_TIME
         if used - self._last >= MIN_PROGRESS:
@@ -91,7 +91,7 @@ class Watch:
 
 
 def _keep_watch(watch: Watch, tick_seconds: float) -> None:
-    """End the process when the watch says so. What this thread itself computes does not count."""
+    """End the process when the watch says so. CPU time of this thread does not count."""
     status = None
     while status is None:
         time.sleep(tick_seconds)
@@ -105,24 +105,24 @@ def _reply_to(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         made = compiler.object_of(compiler.kernel_of(request["kernel"], request["constants"]))
     except ImportError as error:
         return {"missing": str(error)}, b""
-    except Exception as error:  # whatever a compiler raises, other kernels may do
+    except Exception as error:  # whatever the compiler raises: other kernels may still work
         return {"error": f"{type(error).__name__}: {error}"}, b""
     return {"bytes": len(made)}, made
 
 
 def main() -> None:
-    """Compile what standard input asks for, until it ends or nothing comes for a while."""
+    """Compile the requests on standard input, until it ends or no request comes for a while."""
     import json  # here, as every process that runs kernels imports this module for the function above
     import signal
 
     leave_working_directory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     settings = json.loads(sys.argv[1])
     watch = Watch(settings["cpu_seconds"], settings["still_ticks"])
     threading.Thread(target=_keep_watch, args=(watch, settings["tick_seconds"]), daemon=True).start()
     sys.meta_path.insert(0, NamedPackages(settings["packages"]))
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a compiler prints is no reply
+    os.dup2(2, 1)  # output of the compiler is not a reply
     for line in sys.stdin.buffer:
         request = json.loads(line)
         watch.begin(time.process_time())

@@ -1,8 +1,8 @@
-"""The child process that compiles what no file holds yet; needed, and imported, on a miss only.
+"""The child process that compiles kernels; needed, and imported, only on a cache miss.
 
-It is started without the working directory on its module path, and without variables that change what numba makes. One
-request is under way at a time; whatever interrupts the wait for its reply ends the process, as the reply would still
-come.
+It is started without the working directory on its module path, and without environment variables that affect numba's
+output. There is one request at a time. If the wait for its reply is interrupted, the process is ended, because the
+reply would still come.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from tflm.compiler.language import Kernel
 SCRIPT = Path(compiler_main.__file__)
 
 CPU_SECONDS = 60.0
-"""The CPU time that the compiler may take for one kernel."""
+"""Maximum CPU time for one kernel, in seconds."""
 
 SECONDS_TO_EXIT = 10.0
-"""How long a process may take to end once it has closed its output."""
+"""Seconds in which a process must end after closing its output."""
 
 TICK_SECONDS, STILL_TICKS = 1.0, 60
 """Number of consecutive idle ticks after which the process ends."""
 
 
 class CompilerError(Exception):
-    """A kernel can't be compiled: why."""
+    """A kernel can't be compiled; the message says why."""
 
 
 class NoCompilerError(CompilerError):
-    """No kernel can be compiled: why."""
+    """No kernel can be compiled; the message says why."""
 
 
 class _EndedError(CompilerError):
-    """The process ended before its reply: why."""
+    """The process ended before its reply; the message says why."""
 
 
 class _Compiler:
-    """The child process. It ends by itself when nobody asks for a while, or when this process is gone."""
+    """The child process. It ends by itself after a while without requests, or when this process ends."""
 
     def __init__(self) -> None:
         command = _command()
@@ -107,7 +107,7 @@ class _Compiler:
         return _read_exactly(replies, reply["bytes"])
 
     def end(self) -> str:
-        """End the process; returns the last line that it printed."""
+        """End the process, and return the last line that it printed."""
         self.has_ended = True
         self._child.kill()
         self._child.wait()
@@ -116,7 +116,7 @@ class _Compiler:
         return output
 
     def abandon(self) -> None:
-        """Leave the process to the one that started it, of which this one is a fork."""
+        """Leave the process to the parent that started it; this process is a fork of that parent."""
         self._child.returncode = 0  # there is no child to wait for
         self._close()
 
@@ -141,7 +141,7 @@ def _command() -> list[str]:
 
 
 def _error_file() -> IO[bytes] | None:
-    """A file for what the process prints; None where none can be made."""
+    """Return a file for the process's error output; None if none can be created."""
     try:
         return tempfile.TemporaryFile(buffering=0)
     except OSError:
@@ -149,7 +149,7 @@ def _error_file() -> IO[bytes] | None:
 
 
 def _header(replies: IO[bytes]) -> dict[str, Any]:
-    """The first line of a reply.
+    """Return the first line of a reply.
 
     Raises:
         EOFError: there is none.
@@ -165,7 +165,7 @@ def _header(replies: IO[bytes]) -> dict[str, Any]:
 
 
 def _read_exactly(stream: IO[bytes], size: int) -> bytes:
-    """As many bytes of an unbuffered stream.
+    """Read this many bytes of an unbuffered stream.
 
     Raises:
         EOFError: it ends before.
@@ -189,7 +189,7 @@ def _last_line(errors: IO[bytes] | None) -> str:
 
 
 def _reason(status: int | None, output: str) -> str:
-    """Why the process ended.
+    """Return the reason why the process ended.
 
     Args:
         status: None if it had to be killed.
@@ -215,7 +215,8 @@ _is_closed = False
 
 
 def object_of(kernel: Kernel) -> bytes:
-    """The object file of a kernel. What fails in a process that served others before is tried in a new one.
+    """Return the object file of a kernel. A request that fails in a process with earlier requests is tried again in a
+    new process.
 
     Raises:
         NoCompilerError: no kernel can be compiled.
@@ -232,7 +233,7 @@ def object_of(kernel: Kernel) -> bytes:
 
 
 def close() -> None:
-    """End the process, and start no other."""
+    """End the process, and do not start another."""
     global _is_closed
     _is_closed = True
     _end()

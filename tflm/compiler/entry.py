@@ -10,7 +10,7 @@ INT64 = ir.IntType(64)
 
 
 def entry_of(module: ir.Module, kernel: Kernel) -> tuple[ir.IRBuilder, list[ir.Value]]:
-    """A builder in the entry of a kernel, and the kernel's arguments."""
+    """Return a builder in the entry of a kernel, and the kernel's arguments."""
     entry = ir.Function(module, ir.FunctionType(INT64, [INT64.as_pointer()]), kernel.symbol)
     builder = ir.IRBuilder(entry.append_basic_block())
     parameters = enumerate(kernel.parameters.values())

@@ -1,4 +1,5 @@
-"""What LLVM says about this machine.
+"""LLVM's description of this machine. It is cached, because loading LLVM's library takes longer than loading all
+kernels of a model.
 
 It is cached, as LLVM's library takes longer to load than all kernels of a model.
 """
@@ -19,11 +20,11 @@ import llvmlite
 from tflm.compiler import cached_files
 
 MODALIAS = Path("/sys/devices/system/cpu/modalias")
-"""Where Linux tells the model of the processor and all of its features, in one line."""
+"""Files in which Linux describes the processor's model and all of its features, in one line."""
 
 
 class Host(NamedTuple):
-    """This machine as LLVM knows it.
+    """This machine as described by LLVM.
 
     Attributes:
         triple: its architecture and system.
@@ -38,7 +39,7 @@ class Host(NamedTuple):
 
 @functools.cache
 def host() -> Host:
-    """This machine."""
+    """Return the description of this machine."""
     name = None if "llvmlite.binding" in sys.modules else _name()
     kept = None if name is None else _read(name)
     if kept is not None:
@@ -50,7 +51,7 @@ def host() -> Host:
 
 
 def _read(name: str) -> Host | None:
-    """The description in a file; None where it is missing or has another form."""
+    """Return the description in a file; None if it is missing or has another form."""
     lines = (cached_files.read(name) or b"").decode("ascii", "replace").split("\n")
     return Host(*lines) if len(lines) == len(Host._fields) and all(lines) and "".join(lines).isascii() else None
 
@@ -62,9 +63,9 @@ def _ask() -> Host:
 
 
 def _name() -> str | None:
-    """The name of the file that describes this machine; None where its processor is not recognized without LLVM.
+    """Return the name of the file that describes this machine; None if its processor is not recognized without LLVM.
 
-    What numpy has found tells emulators apart, which show the processor of the machine that they run on.
+    Features that numpy detected distinguish emulators, which report the processor of the machine that they run on.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return None

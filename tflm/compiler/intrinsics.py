@@ -1,24 +1,24 @@
-"""What kernels can call and Python has no words for; `tflm.compiler.vectors` says what becomes of it."""
+"""Functions that kernels can call and that Python lacks; `tflm.compiler.vectors` implements them in LLVM IR."""
 
 from __future__ import annotations
 
 from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
 
 LONG_MULTIPLY = BuildConstant(1)
-"""Whether one instruction multiplies 32 bits by 32 and adds to 64."""
+"""Whether one instruction multiplies 32 bits by 32 and adds the product to 64 bits."""
 
 HIGH_MULTIPLY = BuildConstant(1)
-"""Whether one instruction makes the upper half of a product of 32 bits by 32."""
+"""Whether one instruction computes the upper half of a product of 32 bits by 32."""
 
 DSP_ASSEMBLY = BuildConstant(0)
-"""Whether functions under `assembled` are in assembly for DSP instructions."""
+"""Whether `assembled` functions use assembly with DSP instructions."""
 
 HELIUM_ASSEMBLY = BuildConstant(0)
-"""Whether those that Helium has instructions for are in assembly for these."""
+"""Whether that assembly may use Helium."""
 
 
 THUMB_ASSEMBLY = BuildConstant(0)
-"""The same, for Cortex-M without DSP instructions."""
+"""Whether `assembled` functions use assembly for Cortex-M without DSP instructions."""
 
 
 @intrinsic
@@ -29,31 +29,31 @@ def int8_at(address: int) -> Int8s:
 
 @intrinsic
 def int8_from(elements: Int8s, count: int) -> Int8s:
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
     raise NotImplementedError
 
 
 @intrinsic
 def int16_from(elements: Int16s, count: int) -> Int16s:
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
     raise NotImplementedError
 
 
 @intrinsic
 def int32_from(elements: Int32s, count: int) -> Int32s:
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
     raise NotImplementedError
 
 
 @intrinsic
 def elements_from(elements: Elements, count: int) -> Elements:
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
     raise NotImplementedError
 
 
 @intrinsic
 def float32_from(elements: Float32s, count: int) -> Float32s:
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
     raise NotImplementedError
 
 
@@ -77,13 +77,13 @@ def int32_at(address: int) -> Int32s:
 
 @intrinsic
 def int8_of(elements: Elements) -> Int8s:
-    """The bytes of elements."""
+    """The same memory as bytes."""
     raise NotImplementedError
 
 
 @intrinsic
 def int32_of(elements: Elements) -> Int32s:
-    """The int32 elements in the place of others."""
+    """The same memory as int32 elements."""
     raise NotImplementedError
 
 
@@ -101,7 +101,7 @@ def float32_at(address: int) -> Float32s:
 
 @intrinsic
 def move_bytes(target: int, source: int, count: int) -> int:
-    """C's memmove of addresses; gives the count."""
+    """Call C's memmove with addresses, and return the count."""
     raise NotImplementedError
 
 
@@ -113,5 +113,5 @@ def float64_of_bits(bits: int) -> float:
 
 @intrinsic
 def leading_zeros(value: int) -> int:
-    """Zero bits above the highest one bit, of 64 bits."""
+    """Number of leading zero bits, of 64."""
     raise NotImplementedError

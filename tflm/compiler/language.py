@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DONE, ABORTED, REFUSED = range(3)
-"""What a kernel returns: go on; end the invoke early, as `InvokeAborted` does; the numpy kernel is to run instead, and
-to go on, or say what is wrong."""
+"""Status of a kernel: continue; end the invoke early, as `InvokeAborted` does; run the numpy kernel instead, which
+continues or raises an error."""
 
 Int8s = Annotated[MutableSequence[int], "int8"]
 UInt8s = Annotated[MutableSequence[int], "uint8"]
@@ -83,18 +83,18 @@ Elements = Annotated[MutableSequence[Any], "any"]
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of an integer parameter, both ends included. C takes the type of the parameter from it."""
+    """The range of an integer parameter, inclusive. It determines the type of the parameter in C."""
 
     lowest: int
     highest: int
 
 
 class BuildConstant(int):
-    """A number that C learns when it is compiled, from a macro of the same name; LLVM takes the value given."""
+    """A number that C takes from a macro of the same name; LLVM uses the given value."""
 
 
 INT32_BOUNDS = Bounds(-(1 << 31), (1 << 31) - 1)
-"""Of an integer parameter that is annotated with `int`, in C. LLVM passes all of its 64 bits."""
+"""Range in C of an integer parameter that is annotated with `int`. LLVM passes all 64 bits."""
 
 ADDRESS = object()
 
@@ -102,7 +102,7 @@ Address = Annotated[int, ADDRESS]
 """An address of bytes."""
 
 Shift = Annotated[int, Bounds(0, 31)]
-"""A number of bits to shift values of 32 bits by."""
+"""Number of bits by which 32-bit values are shifted."""
 
 Wide = Annotated[int, Bounds(-(1 << 63), (1 << 63) - 1)]
 """An integer that may need 64 bits."""
@@ -157,11 +157,12 @@ class Step:
     parallel: bool = False
 
     def owning(self, *arrays: npt.NDArray[Any]) -> Step:
-        """The same step, which keeps more arrays alive."""
+        """Return the same step, which keeps more arrays alive."""
         return replace(self, owners=self.owners + arrays)
 
     def with_array(self, array: npt.NDArray[Any], other: npt.NDArray[Any]) -> Step:
-        """The same step with another contiguous array of the same type and size in place of one that it has."""
+        """Return the same step with another contiguous array of the same type and size in place of one of its
+        arrays."""
         arguments, owners = list(self.arguments), list(self.owners)
         places = [place for place, name in enumerate(self.kernel.parameters) if name in self.addresses]
         for i, place in enumerate(places):
@@ -172,10 +173,11 @@ class Step:
 
 
 class Kernel:
-    """A function that is compiled by itself, with an entry that takes the address of its arguments.
+    """A separately compiled function, with an entry that takes the address of its arguments.
 
     Attributes:
-        constants: what makes a kernel of a generic one: for each generic parameter a type, or the key of a function.
+        constants: the values that select a kernel of a generic family: for each generic parameter a type, or the key of
+            a function.
     """
 
     def __init__(self, function: FunctionType, constants: Mapping[str, int | str] | None = None, name: str = ""):
@@ -196,7 +198,7 @@ class Kernel:
 
     @property
     def parameters(self) -> dict[str, Kind]:
-        """What each parameter is, but for functions that were chosen."""
+        """The kind of each parameter, except functions that were chosen."""
         if self._kinds is None:
             self._kinds = self._parameters()
         return self._kinds
@@ -214,15 +216,15 @@ class Kernel:
         return {name: table[self.constants[name]] for name, table in tables.items()}
 
     def of(self, **constants: int | str) -> Self:
-        """The member of the family that these constants make."""
+        """Return the member of the family with these constants."""
         member = type(self)(self.function, constants)
         return self._family.setdefault(member.name, member)
 
     def step(self, **values: Any) -> Step:
-        """A call with these arguments, one for each parameter.
+        """Return a call with these arguments, one for each parameter.
 
-        Arrays stand for the address of their first element, for an integer, too. They must be contiguous where the
-        kernel takes them to be so, and they stay alive as long as the step does. Truth values are bytes.
+        An array stands for the address of its first element, also for an integer parameter. It must be contiguous if
+        the kernel expects that, and stays alive as long as the step does. Bools are bytes.
         """
         values = _fields(values)
         if values.keys() != self.parameters.keys():
@@ -249,7 +251,7 @@ class Kernel:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by parameter, and those of the fields of each NamedTuple as "parameter.field"."""
+    """Return the values by parameter. Fields of a NamedTuple are called "parameter.field"."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         is_record = hasattr(value, "_fields")
@@ -258,17 +260,17 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choice(value: npt.NDArray[Any] | str) -> str:
-    """The constant that a generic parameter is given with an argument."""
+    """Return the constant that an argument selects for a generic parameter."""
     if isinstance(value, str):
         return value
     return "uint8" if value.dtype == np.bool_ else value.dtype.name
 
 
 class Emitted(Kernel):
-    """A kernel whose LLVM IR is written by a function: of a builder, then its parameters, then constants by name.
+    """A kernel whose LLVM IR is written by a function of a builder, its parameters, and constants by name.
 
-    The function returns nothing, the kernel `DONE`, unless the function writes a return of its own. Each set of
-    constants makes a kernel of its own.
+    The function returns nothing. The kernel returns `DONE`, unless the function writes another return. Each set of
+    constants results in a separate kernel.
     """
 
     def _parameters(self) -> dict[str, Kind]:
@@ -276,7 +278,7 @@ class Emitted(Kernel):
         return {name: kind for name, kind in kinds(self.function).items() if name.partition(".")[0] in given}
 
     def of(self, **constants: Any) -> Self:
-        """The member of the family that these constants make; a NamedTuple stands for its fields."""
+        """Return the member of the family with these constants; a NamedTuple stands for its fields."""
         return super().of(**_fields(constants))
 
     def write(self, builder: Any, values: Sequence[Any]) -> None:
@@ -294,7 +296,7 @@ class Emitted(Kernel):
 
 
 class Intrinsic:
-    """A function that kernels call, and whose LLVM IR `tflm.compiler.vectors` writes."""
+    """A function that kernels call, whose LLVM IR `tflm.compiler.vectors` writes."""
 
     def __init__(self, function: FunctionType):
         self.function = function
@@ -318,7 +320,7 @@ def emitted(function: Callable[..., None]) -> Emitted:
 
 
 def inlined(function: Function) -> Function:
-    """Mark a function that kernels call: it is compiled with them."""
+    """Mark a function that kernels call, and that is compiled with them."""
     return function
 
 
@@ -332,7 +334,7 @@ def by_value(record: Record) -> Record:
 
 
 def standalone(function: Function) -> Function:
-    """Mark a function that kernels call, and that C compilers should not make a part of them.
+    """Mark a function that kernels call, and that C compilers should not inline.
 
     It has loops that need all registers of a small processor.
     """
@@ -341,12 +343,12 @@ def standalone(function: Function) -> Function:
 
 
 def assembled(texts: Mapping[str, Callable[[Mapping[str, Any]], str | None]]) -> Callable[[Function], Function]:
-    """Let C have a function under `standalone` in assembly, too.
+    """Also provide assembly for C for a `standalone` function.
 
     Args:
-        texts: by conditions of the preprocessor, of which the first that holds counts: the instructions of the whole
-            function, one on a line, for the functions that its parameters stand for; None where it is left to the
-            compiler.
+        texts: for each preprocessor condition, of which the first true one counts: a function that returns the
+            instructions of the whole function, one per line, given the functions that are passed as its parameters;
+            None leaves it to the compiler.
     """
 
     def mark(function: Function) -> Function:
@@ -357,14 +359,14 @@ def assembled(texts: Mapping[str, Callable[[Mapping[str, Any]], str | None]]) ->
 
 
 def intrinsic(function: Function) -> Function:
-    """Let kernels call what the function of this name in `tflm.compiler.vectors` emits."""
+    """Let kernels call the intrinsic that the function of this name in `tflm.compiler.vectors` emits."""
     return typing.cast(Function, Intrinsic(typing.cast(FunctionType, function)))
 
 
 def kinds(function: FunctionType) -> dict[str, Kind]:
-    """What each parameter of a function is, and its result, which is called "return".
+    """Return the kind of each parameter of a function, and of its result, called "return".
 
-    Annotations are names: to look them up takes a hundredth of the time of `typing.get_type_hints`.
+    Annotations are names: looking them up takes a hundredth of the time of `typing.get_type_hints`.
     """
     found: dict[str, Kind] = {}
     for name in function.__annotations__:
@@ -375,19 +377,19 @@ def kinds(function: FunctionType) -> dict[str, Kind]:
 
 
 def record_of(function: FunctionType, name: str) -> Any:
-    """The NamedTuple whose fields a parameter stands for, or None."""
+    """Return the NamedTuple whose fields a parameter stands for, or None."""
     hint = _hint(function, name)
     return hint if hasattr(hint, "_fields") else None
 
 
 def hint_of(function: FunctionType, name: str) -> Any:
-    """The annotation of a parameter, or of a field, which is called "parameter.field"."""
+    """Return the annotation of a parameter, or of a field, which is called "parameter.field"."""
     name, _, field = name.partition(".")
     return _field_hint(record_of(function, name), field) if field else _hint(function, name)
 
 
 def bounds_of(hint: Any) -> Bounds:
-    """The range of an integer parameter with this annotation."""
+    """Return the range of an integer parameter with this annotation."""
     bounds = hint.__metadata__[0] if typing.get_origin(hint) is Annotated else INT32_BOUNDS
     return bounds if isinstance(bounds, Bounds) else INT32_BOUNDS
 
@@ -417,7 +419,7 @@ def _kind(hint: Any) -> Kind:
 
 
 def called(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function's code names among its globals: (name, value)."""
+    """Yield the globals that a function's code names: (name, value)."""
     pending: list[CodeType] = [function.__code__]
     while pending:
         code = pending.pop()

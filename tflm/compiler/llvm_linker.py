@@ -1,4 +1,4 @@
-"""Loads object files of any kind with LLVM."""
+"""Load object files of any kind with LLVM."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PYTHON_API = (
 """Functions of CPython that machine code calls."""
 
 _engines: list[llvm.ExecutionEngine] = []
-"""What owns machine code, as long as this process lives."""
+"""Owners of loaded machine code, kept until this process ends."""
 
 
 def load(objects: Mapping[str, bytes]) -> dict[str, int]:
-    """Load object files, by the names of their entries; returns the addresses of the entries that they have.
+    """Load object files, by the names of their entries, and return the addresses of the entries that they contain.
 
-    Each call has an engine of its own: whatever else an object file defines, it can't stand for the entry of another.
+    Each call uses a separate engine, so that an object file cannot define the entry of another one.
     """
     objects = {symbol: made for symbol, made in objects.items() if _names_entry(made, symbol)}
     if not objects:
@@ -38,7 +38,7 @@ def load(objects: Mapping[str, bytes]) -> dict[str, int]:
 def _names_entry(made: bytes, symbol: str) -> bool:
     """Whether an object file has the entry's name, which ends with a zero byte in ELF, Mach-O and COFF.
 
-    LLVM does not survive what is no object file.
+    LLVM crashes on anything that is not an object file.
     """
     return symbol.encode() + b"\0" in made
 

@@ -13,16 +13,18 @@ from tflm.compiler import cache, cached_files, object_loader
 from tflm.compiler.language import Kernel
 
 _lock = threading.Lock()
-"""Held while kernels are read or compiled. A fork gets a new one: the thread that holds it is not in the fork."""
+"""Held while kernels are read or compiled. A fork gets a new lock, because the thread that holds the old one is not in
+the fork."""
 
 _linking = threading.RLock()
-"""Held while object files are loaded, a moment. A fork waits for it, and so has LLVM whole, with its locks free."""
+"""Held briefly while object files are loaded. A fork waits for it, so that LLVM is in a consistent state, with its
+locks free."""
 
 _addresses: dict[str, int | None] = {}
 
 
 def addresses(kernels: Iterable[Kernel], compiles: bool = True) -> dict[Kernel, int]:
-    """The addresses of the kernels' entries; a kernel that can't be compiled has none, and a warning says so.
+    """Return the addresses of the kernels' entries. A kernel that can't be compiled has none, and causes a warning.
 
     Args:
         kernels: the kernels.
@@ -37,18 +39,18 @@ def addresses(kernels: Iterable[Kernel], compiles: bool = True) -> dict[Kernel, 
 
 
 def known_addresses(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
-    """The addresses of those kernels that this process has loaded."""
+    """Return the addresses of those kernels that this process has loaded."""
     found = ((kernel, _addresses.get(kernel.name)) for kernel in kernels)
     return {kernel: address for kernel, address in found if address is not None}
 
 
 def known_count() -> int:
-    """The number of kernels that this process has loaded, or can't compile. It grows only."""
+    """Return the number of kernels that this process has loaded, or failed to compile. It never decreases."""
     return len(_addresses)
 
 
 def unknown(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The kernels that this process has neither loaded nor failed to compile."""
+    """Return the kernels that this process has neither loaded nor failed to compile."""
     return [kernel for kernel in kernels if kernel.name not in _addresses]
 
 
@@ -62,11 +64,11 @@ Failures = dict[str, list[str]]
 
 
 def load(kernels: list[Kernel], quietly: bool = False) -> Failures:
-    """Load kernels from the cache or from the compiler; those that can't be compiled are returned.
+    """Load kernels from the cache or from the compiler, and return those that can't be compiled.
 
     Args:
         kernels: the kernels.
-        quietly: whether no line of the log says that compiling takes a moment.
+        quietly: whether to omit the log message that compiling takes a moment.
     """
     if not unknown(kernels):
         return {}
@@ -78,19 +80,19 @@ def load(kernels: list[Kernel], quietly: bool = False) -> Failures:
 
 
 def warn_of(failures: Failures) -> None:
-    """Warn of kernels that can't be compiled, once."""
+    """Warn once about kernels that can't be compiled."""
     for reason, names in failures.items():
         which = f"can't compile {', '.join(names)};" if names else "kernels can't be compiled,"
         _warn(f"{which} Python and numpy run in their place: {reason}")
 
 
 def give_up(kernels: Iterable[Kernel]) -> None:
-    """Take kernels for such that can't be compiled."""
+    """Mark kernels as ones that can't be compiled."""
     _addresses.update(dict.fromkeys((kernel.name for kernel in kernels), None))
 
 
 def close() -> None:
-    """Let no other thread load, or write files, from now on: this process ends, and with it what LLVM needs."""
+    """Prevent other threads from loading or writing files from now on: this process ends, and LLVM's state with it."""
     _linking.acquire()
 
 
@@ -100,7 +102,7 @@ def _link_from_cache(kernels: list[Kernel]) -> None:
 
 
 def _link(objects: Mapping[Kernel, bytes]) -> None:
-    """Load object files; what lacks the entry of its kernel is left out."""
+    """Load object files, except those that lack the entry of their kernel."""
     if not objects:
         return
     with _linking:
@@ -112,18 +114,18 @@ def _link(objects: Mapping[Kernel, bytes]) -> None:
                 left[kernel] = made
         if not left:
             return
-        from tflm.compiler import llvm_linker  # its library takes longer to load than all that precedes
+        from tflm.compiler import llvm_linker  # slow to import
 
         found = llvm_linker.load({kernel.symbol: made for kernel, made in left.items()})
         _addresses.update((kernel.name, found[kernel.symbol]) for kernel in left if kernel.symbol in found)
 
 
 def _compile(kernels: list[Kernel], quietly: bool) -> Failures:
-    """Compile, link and keep kernels, and return those where that fails."""
+    """Compile, link and cache kernels, and return those for which that fails."""
     failed: Failures = defaultdict(list)
     if not kernels:
         return failed
-    from tflm.compiler import compiler_process  # a process that finds all in files does without
+    from tflm.compiler import compiler_process  # not needed if all kernels are cached
 
     if not quietly:
         _tell()
@@ -145,7 +147,7 @@ def _compile(kernels: list[Kernel], quietly: bool) -> Failures:
 
 
 def _link_and_keep(kernel: Kernel, made: bytes) -> None:
-    """Load the object file of a kernel, and keep it if it can be loaded."""
+    """Load the object file of a kernel, and cache it if it can be loaded."""
     with _linking:
         _link({kernel: made})
         if not unknown([kernel]):
@@ -156,7 +158,7 @@ def _link_and_keep(kernel: Kernel, made: bytes) -> None:
 def _tell() -> None:
     folder = cached_files.cache_folder()
     where = f"they are kept in {folder}" if folder is not None else "no folder can be written to keep them in"
-    from logging import getLogger  # takes longer than all that follows, and most processes compile nothing
+    from logging import getLogger  # slow to import, and most processes compile nothing
 
     log = getLogger(__name__)
     log.warning("tflm compiles kernels for this processor, which takes a moment; %s", where)

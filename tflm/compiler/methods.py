@@ -1,7 +1,7 @@
-"""Kernels as functions of Python without arguments: methods of a PyCapsule, which CPython calls as it does its own.
+"""Kernels as Python functions without arguments: methods of a PyCapsule, which CPython calls like built-in ones.
 
-The capsule holds the address of an array of int64, `words_of` a call. A call takes a fifth of the time of one through a
-function pointer of ctypes.
+The capsule holds the address of an array of int64, `words_of` a call. A call takes a fifth of the time of a ctypes
+call.
 
 A call may be guarded by a list, which is empty while no other call is in progress. The frame that calls is in it
 meanwhile, so that everybody sees when that has ended. A kernel that keeps the interpreter lock only looks whether the
@@ -31,20 +31,21 @@ def has_interpreter_lock() -> bool:
 
 
 IN_USE = -1
-"""What a guarded call returns if the list is not empty."""
+"""Returned by a guarded call if the list is not empty."""
 
 GUARD, ENTRY, ARGUMENTS = range(3)
 """Places of words: the list or 0, the address of the kernel's entry, then the kernel's arguments."""
 
 
 def words_of(entry: int, arguments: Sequence[int], guard: list[FrameType] | None = None) -> npt.NDArray[np.int64]:
-    """The words of a call; the caller keeps the guard alive, too."""
+    """Return the words of a call; the caller also keeps the guard alive."""
     return np.array([0 if guard is None else id(guard), entry, *arguments], np.int64)
 
 
 @emitted
 def call_entry(builder: Any, *, releases_lock: int) -> None:
-    """Call the entry that the capsule names, a PyCFunction of METH_NOARGS: returns the kernel's status as a Python int.
+    """Call the entry that the capsule names, as a PyCFunction of METH_NOARGS, and return the kernel's status as a
+    Python int.
 
     With `releases_lock`, other threads of Python may run meanwhile. A guarded call whose status is above 0 leaves the
     frame in the list.
@@ -100,7 +101,7 @@ class PyMethodDef(ctypes.Structure):
 
 
 _definitions: dict[Kernel, PyMethodDef] = {}
-"""Functions of Python refer to them as long as they live."""
+"""Referenced by the Python functions as long as these live."""
 
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
@@ -111,11 +112,11 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(PyMethodDef),
 
 
 def bind_method(method: Kernel, address: int, words: npt.NDArray[np.int64]) -> Callable[[], int]:
-    """A function that calls a kernel, and returns its status.
+    """Return a function that calls a kernel, and returns its status.
 
     Args:
         method: a member of the family of `call_entry`, whose own entry is at `address`.
-        words: of the call. The caller keeps them alive.
+        words: the words of the call, which the caller keeps alive.
     """
     definition = _definitions.setdefault(method, PyMethodDef(method.function_name.encode(), address, METH_NOARGS, None))
     capsule = _new_capsule(words.ctypes.data, None, None)

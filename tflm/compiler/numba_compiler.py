@@ -1,6 +1,6 @@
-"""Compiles kernels that are written in Python: numba makes LLVM IR of them.
+"""Compile kernels that are written in Python: numba translates them to LLVM IR.
 
-What is imported from `numba.core` is not in numba's documentation: it saves machine code that would never run.
+The names imported from `numba.core` are undocumented. They avoid generating machine code that would never run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Functions(AOTCodeLibrary):  # type: ignore[misc]
 
 
 class _Codegen(JITCPUCodegen):  # type: ignore[misc]
-    """What numba makes machine code with, but that it runs none."""
+    """Numba's code generator, without linking and running machine code."""
 
     _library_class = _Functions
 
@@ -62,7 +62,8 @@ def object_of(kernel: Kernel) -> bytes:
 
 
 def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Type, ...]) -> bytes:
-    """The object file of a function that numba has compiled for these arguments, called by the kernel's entry."""
+    """Return the object file of a function that numba has compiled for these arguments, called by the kernel's
+    entry."""
     compiled = function.overloads[arguments]
     context = compiled.target_context
     library = AOTCodeLibrary(context.codegen(), kernel.symbol)
@@ -87,7 +88,7 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
 
 
 def _argument(function: FunctionType, name: str, given: Mapping[str, types.Type]) -> types.Type:
-    """The type of a function's argument, of a kernel's parameters or of fields that are."""
+    """Return the type of a function's argument, given the kernel's parameters or their fields."""
     record = record_of(function, name)
     return types.NamedTuple([given[f"{name}.{field}"] for field in record._fields], record) if record else given[name]
 
@@ -98,7 +99,7 @@ def _type(kind: Kind) -> types.Type:
 
 
 def _compiled(function: FunctionType, *signature: Any) -> Any:
-    """The function as numba takes it: everything that it calls is compiled, too."""
+    """Return the function in numba's form, with everything that it calls compiled as well."""
     names = {name: _callable(value) for name, value in called(function)}
     copy = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__)
     return numba.njit(*signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(copy)
@@ -114,7 +115,7 @@ def _of_intrinsic(stub: Intrinsic) -> Any:
     emit = getattr(vectors, stub.name)
 
     def typed(typing_context: Any, *given: Any) -> Any:
-        # Elements of any type are those that the first argument points to.
+        # "Elements of any type" have the type that the first argument points to.
         known = kinds(stub.function).values()
         *arguments, result = (given[0] if kind == ELEMENTS else _type(kind) for kind in known)
 

@@ -1,7 +1,7 @@
-"""Loads object files without LLVM, whose library takes longer to load than all kernels of a model.
+"""Load object files without LLVM, whose library takes longer to load than all kernels of a model.
 
 It reads ELF for x86-64 as LLVM writes it for its large code model: every address is a relocation of 64 bits, and there
-is no data that can be written. It refuses all else, which is for `llvm_linker`.
+is no data that can be written. It rejects everything else, which `llvm_linker` loads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ADDRESS_64 = 1
 
 
 class UnsupportedError(Exception):
-    """An object file that this module does not load: why."""
+    """An object file that this module does not load; the message says why."""
 
 
 class _Section(NamedTuple):
@@ -51,7 +51,7 @@ class _Section(NamedTuple):
 
 
 def load(made: bytes, entry: str) -> int:
-    """Load an object file for the life of this process; returns the address of its function `entry`.
+    """Load an object file until this process ends, and return the address of its function `entry`.
 
     Raises:
         UnsupportedError: the file is damaged, is of another kind, lacks the function, or needs an unknown one.
@@ -86,7 +86,7 @@ def _load(made: bytes, entry: str) -> int:
 
 
 _images: list[mmap.mmap] = []
-"""What owns machine code, as long as this process lives."""
+"""Owners of loaded machine code, kept until this process ends."""
 
 
 def _sections(made: bytes) -> Iterator[_Section]:
@@ -98,7 +98,7 @@ def _sections(made: bytes) -> Iterator[_Section]:
 
 
 def _layout(made: bytes, sections: list[_Section]) -> tuple[dict[int, int], int]:
-    """Offsets in memory of the sections to load, by index, and the size of all."""
+    """Return the offsets in memory of the sections to load, by index, and the total size."""
     offsets, end = {}, 0
     for index, section in enumerate(sections):
         if not section.flags & LOADED or section.kind == UNWIND:
@@ -106,7 +106,7 @@ def _layout(made: bytes, sections: list[_Section]) -> tuple[dict[int, int], int]
         if section.kind != PROGBITS or section.flags & WRITABLE or section.alignment > mmap.PAGESIZE:
             raise UnsupportedError(f"section {index} is not code or constants")
         if section.offset + section.size > len(made):
-            raise UnsupportedError(f"section {index} is cut off")
+            raise UnsupportedError(f"section {index} is truncated")
         offsets[index] = -(-end // max(section.alignment, 1)) * max(section.alignment, 1)
         end = offsets[index] + section.size
     if sum(sections[index].size for index in offsets) > len(made):
@@ -121,7 +121,7 @@ def _contents(made: bytes, section: _Section) -> bytes:
 def _relocate(
     made: bytes, sections: list[_Section], relocations: _Section, memory: mmap.mmap, base: int, offsets: dict[int, int]
 ) -> None:
-    """Write the addresses that the relocations of a section stand for."""
+    """Write the addresses for the relocations of a section."""
     symbols, target = sections[relocations.link], sections[relocations.info]
     entries = _contents(made, symbols)
     for offset, info, added in RELOCATION.iter_unpack(_contents(made, relocations)):
@@ -143,7 +143,7 @@ def _address(name: str) -> int:
     try:
         address = ctypes.cast(ctypes.pythonapi[name], ctypes.c_void_p).value
     except AttributeError:
-        raise UnsupportedError(f"there is no {name}") from None
+        raise UnsupportedError(f"{name} is missing") from None
     assert address is not None
     return address
 

@@ -1,4 +1,4 @@
-"""Files of the cache on POSIX systems: where they are, whom they belong to, and how they are locked."""
+"""Cache files on POSIX systems: their folder, their owner, and locks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def caches() -> Path:
-    """The folder in which programs keep the caches of this user.
+    """Return the folder in which programs keep the caches of this user.
 
     Raises:
         RuntimeError: the user has no home.
@@ -26,12 +26,12 @@ def is_own(status: os.stat_result) -> bool:
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open what may be a FIFO, which would otherwise wait for its other end."""
+    """Open a file that may be a FIFO, without waiting for its other end."""
     return os.open(path, flags | os.O_NONBLOCK, 0o600)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of a file, unless another process holds it; returns whether it was taken.
+    """Lock a file unless another process has locked it, and return whether it was locked.
 
     Raises:
         OSError: the file system has no locks.
@@ -46,7 +46,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock of a file; to close the file is not enough while a fork has its descriptor."""
+    """Release the lock of a file. Closing the file is not enough while a fork has its descriptor."""
     import fcntl
 
     fcntl.flock(descriptor, fcntl.LOCK_UN)

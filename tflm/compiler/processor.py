@@ -1,4 +1,4 @@
-"""The processor that machine code is made for: this one, or what of it is to be used."""
+"""The processor that machine code is compiled for: this one, or a part of its instruction sets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from tflm.compiler import arm64
 from tflm.errors import ArgumentError
 
 VARIABLE = "TFLM_CPU"
-"""The environment variable that names one of `paths()`, or `PLAIN`; without it, all that the processor has is used."""
+"""Environment variable that names one of `paths()`, or `PLAIN`. By default, all instruction sets of the processor are
+used."""
 
 PLAIN = "plain"
-"""The path with all that the processor has, but without matrix tiles, whose LLVM IR is written for its vectors."""
+"""The path with all instruction sets of the processor, but without matrix tiles, whose LLVM IR depends on its vectors.
+"""
 
 X86_PATHS = {
     "avx512vnni": "cascadelake",
@@ -30,14 +32,14 @@ ARM64_PATHS = {"dotprod": "cortex-a55", "neon": "cortex-a53"}
 
 
 class Processor(NamedTuple):
-    """What LLVM is to make code for.
+    """The processor that LLVM generates code for.
 
     Attributes:
-        name, features: as LLVM knows them.
-        vector_bytes: of the widest vectors that kernels use.
-        has_dot_product: whether it sums four products of bytes in one step: unsigned times signed with VNNI of x86,
+        name, features: LLVM's names for them.
+        vector_bytes: size of the widest vectors that kernels use.
+        has_dot_product: whether one instruction sums four products of bytes: unsigned times signed with VNNI of x86,
             both signed with SDOT of arm64.
-        is_x86, is_arm64: whether instructions of this architecture are there by name.
+        is_x86, is_arm64: whether instructions of this architecture can be used by name.
     """
 
     name: str
@@ -53,7 +55,7 @@ _tiles_are_allowed: ContextVar[bool] = ContextVar("tiles are allowed", default=T
 
 @contextlib.contextmanager
 def without_tiles() -> Iterator[None]:
-    """Operators that are bound meanwhile have plain kernels in place of matrix tiles."""
+    """Bind operators in this context to plain kernels in place of matrix tiles."""
     token = _tiles_are_allowed.set(False)
     try:
         yield
@@ -62,23 +64,23 @@ def without_tiles() -> Iterator[None]:
 
 
 def uses_tiles() -> bool:
-    """Whether operators that are bound now have matrix tiles."""
+    """Whether operators that are bound now use matrix tiles."""
     return _tiles_are_allowed.get() and os.environ.get(VARIABLE) != PLAIN
 
 
 def paths() -> dict[str, str]:
-    """The instruction sets of this machine's architecture that kernels are tested with, the largest first."""
+    """Return the instruction sets of this machine's architecture that kernels are tested with, the largest first."""
     return X86_PATHS if _is_x86() else ARM64_PATHS if _is_arm64() else {}
 
 
 @functools.cache
 def processor() -> Processor:
-    """The processor that kernels are compiled for.
+    """Return the processor that kernels are compiled for.
 
     Raises:
-        ArgumentError: `TFLM_CPU` names something else than `PLAIN` or one of `paths()`.
+        ArgumentError: `TFLM_CPU` is neither `PLAIN` nor one of `paths()`.
     """
-    from tflm.compiler.host import host  # which is not needed to bind plain kernels
+    from tflm.compiler.host import host  # not needed to bind plain kernels
 
     path, known = os.environ.get(VARIABLE, ""), paths()
     if path and path not in (*known, PLAIN):
@@ -87,7 +89,7 @@ def processor() -> Processor:
         return Processor(known[path], "", *_properties(list(known)[list(known).index(path) :]))
     features = host().features
     sets = _arm64_sets() if _is_arm64() else _x86_sets(features.split(","))
-    # LLVM does not find this one on every system.
+    # LLVM does not detect this feature on every system.
     added = [f"{'+' if 'dotprod' in sets else '-'}dotprod"] if _is_arm64() else []
     flat = ",".join(filter(None, [features, *added]))
     return Processor(host().cpu, flat, *_properties(sets))
@@ -102,7 +104,7 @@ def _is_arm64() -> bool:
 
 
 def _x86_sets(features: Collection[str]) -> list[str]:
-    """The larger ones of `X86_PATHS` that this processor has."""
+    """Return the larger sets of `X86_PATHS` that this processor has."""
     needed = {
         "avx512vnni": ("avx512vnni", "avx512bw", "avx512vl"),
         "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
@@ -112,12 +114,12 @@ def _x86_sets(features: Collection[str]) -> list[str]:
 
 
 def _arm64_sets() -> list[str]:
-    """The larger ones of `ARM64_PATHS` that this processor has."""
+    """Return the larger sets of `ARM64_PATHS` that this processor has."""
     return ["dotprod"] if arm64.has_dot_product() else []
 
 
 def _properties(sets: list[str]) -> tuple[int, bool, bool, bool]:
-    """What `Processor` says after name and features."""
+    """Return the fields of `Processor` after name and features."""
     vector_bytes = 64 if "avx512" in sets else 32 if "avx2" in sets else 16
     has_dot_product = "avx512vnni" in sets or "dotprod" in sets
     return vector_bytes, has_dot_product, _is_x86(), _is_arm64()

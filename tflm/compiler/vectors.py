@@ -1,4 +1,4 @@
-"""The LLVM IR of intrinsics: a function of the same name for each, which is given a builder and the arguments."""
+"""The LLVM IR of intrinsics: functions of the same names that take a builder and the arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def int8_at(builder: ir.IRBuilder, address: Value) -> Value:
 
 
 def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
-    """A pointer that many elements behind another one."""
+    """Return a pointer advanced by `count` elements."""
     return builder.gep(elements, [count])
 
 
@@ -25,7 +25,7 @@ int16_from = int32_from = float32_from = elements_from = int8_from
 
 
 def int8_of(builder: ir.IRBuilder, elements: Value) -> Value:
-    """A pointer to the bytes behind another one."""
+    """Return a pointer to the same memory as bytes."""
     return builder.bitcast(elements, INT8.as_pointer())
 
 
@@ -72,5 +72,5 @@ def float64_of_bits(builder: ir.IRBuilder, bits: Value) -> Value:
 
 
 def leading_zeros(builder: ir.IRBuilder, value: Value) -> Value:
-    """Zero bits above the highest one bit."""
+    """Number of leading zero bits."""
     return builder.ctlz(value, ir.Constant(ir.IntType(1), 0))

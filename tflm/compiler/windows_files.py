@@ -1,4 +1,4 @@
-"""Files of the cache on Windows: where they are, whom they belong to, and how they are locked."""
+"""Cache files on Windows: their folder, their owner, and locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCKED_BYTES = 1
 
 
 def caches() -> Path:
-    """The folder in which programs keep the caches of this user.
+    """Return the folder in which programs keep the caches of this user.
 
     Raises:
         RuntimeError: the user has no home.
@@ -23,17 +23,17 @@ def caches() -> Path:
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Always true: modes say nothing here. Who may write is decided by the access control list of the user's folder."""
+    """Return True: modes have no meaning here. The access control list of the user's folder decides who may write."""
     return True
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open a file, without a conversion of line ends; folders have no FIFOs that could wait."""
+    """Open a file without converting line endings. Windows has no FIFOs in folders that could block."""
     return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of a file, unless another process holds it; returns whether it was taken.
+    """Lock a file unless another process has locked it, and return whether it was locked.
 
     Raises:
         OSError: the file system has no locks.
