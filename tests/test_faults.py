@@ -15,7 +15,7 @@ import fault_plugin
 import pytest
 from fault_recorder import RECORD, functions_of
 from fault_sites import Fault, applied, faults
-from faults import TESTS_OF_A_FUNCTION, fastest, function_at, functions, packages, selected
+from faults import TESTS_OF_A_FUNCTION, concerned, fastest, function_at, functions, packages, selected
 from faults import Test as Entry
 
 from tflm.compiler.calls import is_available
@@ -131,10 +131,21 @@ def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_ti
         "b.py::elsewhere": Entry(1, frozenset({"n.py:f"})),
     }
     ordered = ["a.py::fast[2]", "a.py::fast[1]", "a.py::slow", "b.py::other"]
-    assert selected(tests, "m.py", "f", 100) == ordered
-    assert selected(tests, "m.py", "f", 4) == [ordered[0], ordered[1], ordered[3]]
-    assert selected(tests, "m.py", "", 10) == ["b.py::other", *ordered[:2]]
-    assert selected(tests, "o.py", "f", 10) == []
+    assert selected(tests, "m.py", {"m.py:f"}, 100) == ordered
+    assert selected(tests, "m.py", {"m.py:f"}, 4) == [ordered[0], ordered[1], ordered[3]]
+    assert selected(tests, "m.py", set(), 10) == ["b.py::other", *ordered[:2]]
+    assert selected(tests, "o.py", {"o.py:f"}, 10) == []
+
+
+def test_a_constant_or_a_class_concerns_those_that_use_it(tmp_path: Path) -> None:
+    module = (
+        "LIMIT: int = 1\n\nclass A:\n    x: int = 2\n\n@cache\ndef f():\n    return LIMIT\n\ndef g():\n    return h\n"
+    )
+    (tmp_path / "m.py").write_text(module)
+    (tmp_path / "n.py").write_text("def h():\n    return A() or f()\n\ndef i():\n    return h()\n")
+    expected = [(1, {"m.py:f"}), (4, {"n.py:h"}), (8, {"m.py:f", "n.py:h"}), (11, {"m.py:g"}), (2, set())]
+    for line, functions_of_line in expected:
+        assert concerned(tmp_path, "m.py", line) == functions_of_line
 
 
 def test_the_fastest_tests_of_each_function_are_kept() -> None:
@@ -170,6 +181,9 @@ def test_cases_that_were_not_recorded_run_last(monkeypatch: pytest.MonkeyPatch, 
     items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(6)), "c"]]
     fault_plugin.pytest_collection_modifyitems(items)
     assert [item.nodeid for item in items] == ["b[4]", "a", "b[0]", "b[1]", "b[2]", "b[3]", "b[5]"]
+    assert [fault_plugin.pytest_runtest_protocol(item) for item in items] == [None] * 7
+    monkeypatch.setattr(fault_plugin, "others_end", [0.0])
+    assert [fault_plugin.pytest_runtest_protocol(item) for item in items] == [None] * 2 + [True] * 5
 
 
 RECORDED = """
@@ -220,6 +234,25 @@ def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Pat
         ("delegates/compiled/tiles", tiles.product.function),
     ):
         assert f"{name}.py:{function.__code__.co_firstlineno}" in recorded
+
+
+WRITES_C = """
+import os, sys
+sys.path.insert(0, "tools")
+import fault_recorder, tflm
+from tflm.c.compile import compile_model
+os.environ["PYTEST_CURRENT_TEST"] = "test (call)"
+compile_model(tflm.Model.from_file("examples/hello_world/hello_world_int8.tflite"))
+"""
+
+
+def test_a_model_as_c_runs_the_kernels_that_are_written(tmp_path: Path) -> None:
+    from tflm.c.kernels import dense
+
+    subprocess.run([sys.executable, "-c", WRITES_C], check=True, env={**os.environ, RECORD: str(tmp_path)}, cwd=ROOT)
+    recorded = "\n".join(path.read_text() for path in tmp_path.iterdir()).splitlines()
+    for function in (dense.multiply_words.function, dense.sums_of_run):
+        assert f"c/kernels/dense.py:{function.__code__.co_firstlineno}" in recorded
 
 
 @pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")

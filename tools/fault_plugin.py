@@ -1,7 +1,8 @@
 """The pytest plugin for `tools/faults.py`.
 
 It reports each test and its duration to the recorder. If `SELECTION` is in the environment, it is a file with the tests
-to run, in order. Of a test function with many cases, the first, middle and last one are recorded; others run last.
+to run, in order. Of a test function with many cases, the first, middle and last one are recorded; others run last, as
+far as there is time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,18 @@ import pytest
 from fault_recorder import recorder
 
 SELECTION = "TFLM_FAULTS_SELECTION"
-OTHER_CASES = 30
-"""Cases of a test function that run though they were not recorded."""
+OTHER_CASES, OTHER_SECONDS = 30, 15.0
+"""Cases of a test function that run though they were not recorded, and the time after which no more begin."""
 
 DATA_BYTES = 6 << 30
 """Memory limit of the tests' own process, because a fault may request any amount."""
+
+
+others: set[str] = set()
+"""The names of the cases that run last."""
+
+others_end: list[float] = []
+"""When the time for them ends, once the first of them has begun."""
 
 
 class Unlimited(subprocess.Popen[Any]):
@@ -56,9 +65,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tests = Path(os.environ[SELECTION]).read_text(encoding="utf-8").splitlines()
         places = {test: place for place, test in enumerate(tests)}
         functions = dict.fromkeys(test.split("[")[0] for test in tests)
-        others = [item for name in functions for item in cases.get(name, ())[:OTHER_CASES] if item.nodeid not in places]
+        more = [item for name in functions for item in cases.get(name, ())[:OTHER_CASES] if item.nodeid not in places]
         found = (item for item in items if item.nodeid in places)
-        items[:] = [*sorted(found, key=lambda item: places[item.nodeid]), *others]
+        items[:] = [*sorted(found, key=lambda item: places[item.nodeid]), *more]
+        others.update(item.nodeid for item in more)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leave out a case for which there is no time left."""
+    if item.nodeid not in others:
+        return None
+    if not others_end:
+        others_end.append(time.monotonic() + OTHER_SECONDS)
+    return True if time.monotonic() > others_end[0] else None
 
 
 def pytest_runtest_logstart() -> None:

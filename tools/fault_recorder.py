@@ -2,8 +2,8 @@
 
 If `RECORD` is in the environment, each process writes a file into that folder: a line "=TEST" when a test begins, then
 "PATH:LINE" for each function that the test runs, where LINE is the function's first. Lines are written immediately, so
-that killed processes lose nothing. Functions of compiled kernels never run in Python: they count as run by a test that
-asks for their machine code.
+that killed processes lose nothing. Functions of kernels never run in Python: they count as run by a test that asks for
+their machine code, or that writes them as C.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ COMPILED = tuple(
     for name in ("compiler", os.path.join("delegates", "compiled"), "memory", "planning")
 )
 """Folders of kernels, of the functions that they call, and of their loader."""
+
+SOURCE_OF_C = os.path.join(PACKAGE, "c", "source.py")
 
 
 class Recorder:
@@ -57,6 +59,8 @@ class Recorder:
         if code.co_name == "addresses" and code.co_filename.startswith(COMPILED):
             for kernel in frame.f_locals.get("kernels", ()):
                 self._saw_kernel(kernel)
+        if code.co_name == "_definition" and code.co_filename == SOURCE_OF_C:
+            self._saw(frame.f_locals["instance"].function.__code__)
         self._saw(code)
 
     def _saw_kernel(self, kernel: Any) -> None:

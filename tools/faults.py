@@ -4,9 +4,9 @@
 
 For each package (a folder of tflm/, or "tflm" for the modules beside them), N lines are drawn by the seed, and a fault
 of each. A fault is put into a copy of the tree in build/faults, never into the checkout. There run the tests that run
-the function with the fault, then those that run others of its module, the cheapest files first, until one fails; a hang
-counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than the
-floor.
+the function with the fault, or functions that use the constant or class with it, then those that run others of its
+module, the cheapest files first, until one fails; a hang counts as a failure. Survivors are printed. The exit status is
+1 where fewer faults of a package are caught than the floor.
 
 Which test runs which functions is recorded in a first run of the tests, with three cases of each test function and
 eight examples of each random test, as many as run for a fault. It takes some minutes, and is kept: only files of tests
@@ -30,6 +30,7 @@ import json
 import os
 import queue
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,9 @@ from fault_sites import Fault, applied, faults
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "faults"
+CACHE = WORK / "cache"
+"""Machine code of kernels, whose names in the cache follow from their sources: all copies share it and runs keep it."""
+
 CORPUS = Path(os.environ.get("TFLM_CORPUS", ROOT.parent / "shared"))
 PYODIDE = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 FILES_AT_A_TIME = 8
@@ -84,6 +88,7 @@ class Tree:
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.python = folder / ".venv" / "bin" / "python"
+        self.cache = CACHE
 
     def make(self) -> None:
         """Copy tracked and untracked files, and the installed packages."""
@@ -98,7 +103,7 @@ class Tree:
     def copy_of(self, other: Tree) -> None:
         """Copy another copy, including its bytecode."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(other.folder, self.folder, ignore=shutil.ignore_patterns(".venv", "cache", "tmp"))
+        shutil.copytree(other.folder, self.folder, ignore=shutil.ignore_patterns(".venv", "tmp"))
         self._make_environment()
 
     def _make_environment(self) -> None:
@@ -120,7 +125,7 @@ class Tree:
             "TFLM_HYPOTHESIS": "few",
             "TFLM_CORPUS": str(CORPUS),
             "TFLM_PYODIDE": str(PYODIDE),
-            "TFLM_CACHE_DIR": str(self.folder / "cache"),
+            "TFLM_CACHE_DIR": str(self.cache),
             **environment,
         }
         with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
@@ -189,7 +194,7 @@ def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, Test]:
                 duration, outcome = line[1:].split()
                 seconds[test] += float(duration)
                 outcomes[test].add(outcome)
-            else:
+            elif ".py:" in line:  # not one that a killed process left unfinished
                 lines[test].add(line)
     for test in sorted(test for test in outcomes if "failed" in outcomes[test]):
         print(f"left out, fails without a fault: {test}", file=sys.stderr, flush=True)
@@ -270,20 +275,66 @@ def drawn(modules: list[Path], count: int, seed: str) -> list[tuple[str, Fault]]
     return [(path, dice.choice(lines[path, line])) for path, line in chosen]
 
 
-def selected(tests: dict[str, Test], path: str, function: str, seconds: float) -> list[str]:
-    """The tests to run for a fault in a function of a module, at most so many seconds of them, in turn.
+def concerned(folder: Path, path: str, line: int) -> set[str]:
+    """The functions whose tests see a line of a module: the one that it is in, or those that use what it defines.
 
-    First come those that run the function, then those that run others of the module: what a function gives may be kept
-    by a cache, or it was never recorded.
+    What a cached function returns is made by the first test that needs it: those that use it count as well.
     """
-    direct = [test for test, entry in tests.items() if function and f"{path}:{function}" in entry.functions]
+    source = (folder / path).read_text(encoding="utf-8")
+    known = list(functions(source))
+    function = function_at(known, line)
+    if function:
+        is_cached = any(name == function and "cache" in source.splitlines()[first - 1] for first, _, name in known)
+        return {f"{path}:{function}"} | (_users(folder, {function.rpartition(".")[2]}) if is_cached else set())
+    return _users(folder, defined_at(source, line))
+
+
+def defined_at(source: str, line: int) -> set[str]:
+    """The names that a line outside of functions defines: those of its class, or of a constant."""
+    node: ast.AST = ast.parse(source)
+    while True:
+        below = (each for each in getattr(node, "body", ()) if each.lineno <= line <= (each.end_lineno or 0))
+        inner = next(below, None)
+        if isinstance(node, ast.ClassDef) and not isinstance(inner, ast.ClassDef):
+            return {node.name}
+        if inner is None or not hasattr(inner, "body"):
+            targets = getattr(inner, "targets", None) or [getattr(inner, "target", None)]
+            return {each.id for target in targets if target for each in ast.walk(target) if isinstance(each, ast.Name)}
+        node = inner
+
+
+def _users(folder: Path, names: set[str]) -> set[str]:
+    """The functions of the package that mention a name."""
+    mentions = re.compile(rf"\b({'|'.join(map(re.escape, names)) or '(?!)'})\b")
+    found = set()
+    for module in sorted(folder.rglob("*.py")):
+        source = module.read_text(encoding="utf-8")
+        if mentions.search(source):
+            known = list(functions(source))
+            lines = [number for number, text in enumerate(source.splitlines(), 1) if mentions.search(text)]
+            users = {function_at(known, number) for number in lines} - {""}
+            found |= {f"{module.relative_to(folder).as_posix()}:{user}" for user in users}
+    return found
+
+
+def selected(tests: dict[str, Test], path: str, concerned: set[str], seconds: float) -> list[str]:
+    """The tests to run for a fault in a module that concerns functions, at most so many seconds of them, in turn.
+
+    First come those that run such a function, then those that run others of the module: it may never be recorded.
+    """
+    direct = [test for test, entry in tests.items() if concerned & entry.functions]
     others = [test for test in _of_module(tests, path) if test not in set(direct)]
     taken = _within(tests, direct, seconds)
     return taken + _within(tests, others, seconds - sum(tests[test].seconds for test in taken))
 
 
 def _of_module(tests: dict[str, Test], path: str) -> list[str]:
-    return [test for test, entry in tests.items() if any(name.startswith(f"{path}:") for name in entry.functions)]
+    """The tests that run functions of a module, and do more than import it."""
+    return [
+        test
+        for test, entry in tests.items()
+        if any(name.startswith(f"{path}:") and not name.endswith(":") for name in entry.functions)
+    ]
 
 
 def _within(tests: dict[str, Test], fit: list[str], seconds: float) -> list[str]:
@@ -307,11 +358,13 @@ def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: 
     """Put a fault into a copy of the tree, run its tests, and take it out."""
     module = tree.folder / "tflm" / path
     source = module.read_text(encoding="utf-8")
-    chosen = selected(tests, path, function_at(functions(source), fault.line), seconds)
+    chosen = selected(tests, path, concerned(tree.folder / "tflm", path, fault.line), seconds)
     if not chosen:
         return Verdict(path, fault, 0, False)
-    shutil.rmtree(tree.folder / "cache", ignore_errors=True)
-    shutil.copytree(WORK / "tree" / "cache", tree.folder / "cache", copy_function=os.link)
+    tree.cache = tree.folder / "cache" if path.startswith("compiler/") else CACHE
+    if tree.cache != CACHE:  # what a faulty compiler makes is for nobody else
+        shutil.rmtree(tree.cache, ignore_errors=True)
+        shutil.copytree(CACHE, tree.cache, copy_function=os.link)
     try:
         module.write_text(applied(source, fault), encoding="utf-8")
         for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
@@ -346,11 +399,11 @@ def main() -> None:
     seed = int(time.time()) if options.seed is None else options.seed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
+    CACHE.mkdir(parents=True, exist_ok=True)
     base = Tree(WORK / "tree")
     base.make()
     files = options.tests or [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("test_*.py"))]
     tests = recorded(base, files, options.jobs, options.fresh)
-    (base.folder / "cache").mkdir(exist_ok=True)
     trees = [Tree(WORK / f"job{job}") for job in range(options.jobs)]
     for tree in trees:
         tree.copy_of(base)
