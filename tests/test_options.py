@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,15 +12,17 @@ import float_models
 import pytest
 import test_firmware_tree
 from command_fuzz import commands
+from simulated_device import LossyLink, Mishap, SimulatedDevice
+from test_device import model_with_state
 from test_json_schema import FLOAT, INT8, folder
 from typer.testing import CliRunner
 
 from tflm.cli.app import app
+from tflm.device.transports import BAUD, Transport, wire_to
 
 __all__ = ["folder"]
 
-COMMANDS = sorted(set(commands().commands) - {"device"})
-"""Without the one that looks at its options when a device has answered: `test_device.py` has one."""
+COMMANDS = sorted(commands().commands)
 
 BASES = {
     "arena": f"{INT8}",
@@ -29,6 +32,7 @@ BASES = {
     "compare": f"{INT8} {FLOAT} --tolerance 0",
     "compile": "wide.tflite new",
     "compress": "sparse.tflite",
+    "device": "run state.tflite --port simulated",
     "device-log": f"log.txt {INT8}",
     "doctor": "",
     "evaluate": f"{INT8} --inputs labelled.npz --workers 1",
@@ -60,6 +64,7 @@ SHARED = {
     "--checks": "--checks unknown",
     "--json": "--json",
     "--kernels": "--kernels unknown",
+    "--reserve": "--reserve 1K",
     "--sdk": "--sdk unknown",
     "--show-settings": "--show-settings",
     "--source": "--source nowhere",
@@ -69,17 +74,36 @@ SHARED = {
 """Options of many commands. A value that is unknown is refused by each command that looks at it."""
 
 EXCLUSIVE = {
-    "--board": "--target",
-    "--source": "--tflm",
+    "arena": (
+        ("--ram 1K", "--boards", "--all-targets", "--board pico"),
+        *((plan, "--memories A:1M --html a.html") for plan in ("--planner linear", "--beside linear")),
+        *(("--boards", f"{alone} a") for alone in ("--html", "--plot", "--badge", "--node-data", "--budget")),
+        *(("--boards", "--short"), ("--all-targets", "--kernels cmsis-nn --target cortex-m4")),
+    ),
+    "compare": (("--inputs in.npz", "--seed 1"), ("--inputs in.npz", "--steps 1")),
+    "compile": (("--serve", "--feed-rows 1"),),
+    "device": (("--inputs in.npz", "--random 1"), ("--inputs in.npz", "--seed 1")),
+    "export": (*(("--compiled", each) for each in ("--tflm esphome", "--typed", "--dump")),),
+    "fit": (("--ram 1M", "--board pico"),),
+    "flash": (*(("--map firmware.map --board pico", each) for each in ("--build unknown", "--flash-data nowhere")),),
+    "plan": (
+        *(("--memories A:1M", each) for each in ("--head-ram 1K", "--csv a.csv", "--always", "--planner greedy")),
+    ),
+    "profile": (*(("--delegate none", each) for each in ("--target cortex-m4", "--board pico")),),
+    "run": (("--inputs in.npz", "--random 1"),),
+    "tile": (("--ram 1M", "--head-ram 1K --tail-ram 1M"),),
 }
-"""Options that exclude another one, wherever a command has both."""
+"""Options of a command of which one excludes the others. What an option needs beside it follows it."""
 
+EVERYWHERE = (
+    ("--board nano33ble", "--target cortex-m4"),
+    ("--source sources", "--tflm esphome"),
+    ("--json", "--short"),
+)
+"""The same, wherever a command has them."""
 
 BESIDE = " | "
 """Between options that one needs beside it, and that one."""
-
-EFFORT = ("--seed", "--time-limit", "--verify")
-"""Options that change how much is tried, and rarely what comes of it."""
 
 ELSEWHERE = {
     ("plan", "--reorder"): "test_cli_plan.py",
@@ -115,6 +139,11 @@ OWN = {
         "--max-constants 1",
         "--feed-rows 1",
     ),
+    "device": (
+        *("--port nowhere", "--baud 9600", "--inputs nowhere", "--random 1", "--save a.npz", "--output a", "--mhz 1"),
+        "--save a.npz | --seed 1",
+        "--port stuck | --limit 1",
+    ),
     "device-log": ("--mhz 64",),
     "evaluate": (
         "--confusion a.png",
@@ -137,7 +166,7 @@ OWN = {
         "--compiled",
         "--project none --board nano33ble",
     ),
-    "fit": ("--macs unknown", "--hop 2", "--reserve 60K", "--short", "--output fitted"),
+    "fit": ("--ram 6K | --time-limit 0", "--macs unknown", "--hop 2", "--reserve 60K", "--short", "--output fitted"),
     "flash": (
         "--board pico --map firmware.map | --reserve 300K",
         "--build unknown",
@@ -161,7 +190,14 @@ OWN = {
         ),
         *("--memories A:1M --output a", "--head-ram 1M --tail-ram 1M", "--csv a.csv", "--always --output a.tflite"),
     ),
-    "profile": ("--optimization Os", "--mhz 1", "--calibration nowhere", "--delegate unknown", "--node-data a.json"),
+    "profile": (
+        "--optimization Os",
+        "--mhz 1",
+        "--seed 1",
+        "--calibration nowhere",
+        "--delegate unknown",
+        "--node-data a.json",
+    ),
     "resize": ("--shape 0=2,1",),
     "run": (
         "--outputs a.npz | --dump-tensors",
@@ -186,6 +222,8 @@ OWN = {
     "strip": ("--output a.tflite",),
     "tile": (
         "--overlap unknown",
+        "--verify 1",
+        "--time-limit 0",
         "--board nano33ble | --reserve 250K",
         "--output a.tflite",
         "--macs unknown",
@@ -195,6 +233,7 @@ OWN = {
     ),
     "versions": ("--output a.tflite",),
     "compress": (
+        "--verify 1",
         "--decompression-memory 8K",
         "--flash 1K",
         "--output a.tflite",
@@ -225,6 +264,14 @@ class Ending(NamedTuple):
 Call = Callable[[str, str], Ending]
 
 
+def simulated(port: str, baud: int) -> Transport:
+    """The wire to a device in this process, which may get stuck; or to the one that the port names."""
+    if port not in ("simulated", "stuck") or baud != BAUD:
+        return wire_to(port, baud)
+    lost = [Mishap(byte, "drop", 0) for byte in range(150, 9000)] if port == "stuck" else []
+    return LossyLink(SimulatedDevice(model_with_state()), lost)
+
+
 def spellings_of(command: str) -> list[list[str]]:
     """What each option of a command may be written as."""
     parameters = commands().get_command(None, command).params
@@ -252,6 +299,7 @@ def call(folder: Path) -> Iterator[Call]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr("tflm.device.device.wire_to", simulated)
         patch.setattr("tflm.firmware.source_tree._known_files", test_firmware_tree.known_files)
         patch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
         patch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
@@ -289,16 +337,17 @@ def test_an_option_of_one_command_is_seen(command: str, call: Call) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_walked(command: str) -> None:
     walked = " ".join((BASES[command], *OWN.get(command, ()))).split()
-    known = {*walked, *SHARED, *EFFORT, "--force"}  # --force has tests of its own: test_output_files.py
+    known = {*walked, *SHARED, "--force"}  # --force has tests of its own: test_output_files.py
     missing = [names for names in spellings_of(command) if not known.intersection(names)]
     assert [names[0] for names in missing if (command, names[0]) not in ELSEWHERE] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_that_exclude_each_other_say_so(command: str, call: Call) -> None:
-    values = {"--board": "nano33ble", "--target": "cortex-m4", "--source": "sources", "--tflm": "esphome"}
-    for pair in EXCLUSIVE.items():
-        if set(pair) <= set(options_of(command)):
-            together = " ".join(f"{option} {values[option]}" for option in pair)
-            answer = call(command, f"{BASES[command]} {together}")
-            assert (answer.status, [option for option in pair if option in answer.errors]) == (2, [*pair])
+    has = set(options_of(command))
+    everywhere = [pair for pair in EVERYWHERE if {each.split()[0] for each in pair} <= has]
+    for group in (*everywhere, *EXCLUSIVE.get(command, ())):
+        for pair in itertools.combinations(group, 2):
+            names = [each.split()[0] for each in pair]
+            answer = call(command, f"{BASES[command]} {' '.join(pair)}")
+            assert (answer.status, [name for name in names if name in answer.errors]) == (2, names)

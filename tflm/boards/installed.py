@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tflm.boards.table import Bank, Board
+from tflm.bounded_reading import read_text
+from tflm.errors import DataError
 
 ChipOf = Callable[[str], "Board | None"]
 """Takes a chip's name; returns the chip, or None if it is not in the table."""
-
-MAX_BYTES = 1 << 20
-"""Largest size of a file that describes a board."""
 
 
 def board(name: str, chip_of: ChipOf) -> Board | None:
@@ -32,12 +31,12 @@ def _platformio(name: str, chip_of: ChipOf) -> Iterator[Board]:
     core = Path(os.environ.get("PLATFORMIO_CORE_DIR") or Path.home() / ".platformio")
     for path in sorted(core.glob(f"platforms/*/boards/{Path(name).name}.json")):
         try:
-            described: dict[str, Any] = json.loads(_text(path))
+            described: dict[str, Any] = json.loads(read_text(path, "replace"))
             chip = chip_of(described["build"]["mcu"])
             limits = described["upload"]
             if chip is not None:
                 yield _resized(chip, name, described["name"], limits["maximum_ram_size"], limits["maximum_size"], path)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, DataError, ValueError, KeyError, TypeError):
             continue
 
 
@@ -46,18 +45,15 @@ def _zephyr(name: str, chip_of: ChipOf) -> Iterator[Board]:
     base = os.environ.get("ZEPHYR_BASE")
     for path in sorted(Path(base).glob(f"boards/**/{name.split('/')[0]}*.yaml")) if base else ():
         try:
-            fields = dict(re.findall(r"^(identifier|name|ram|flash): *(.+?) *$", _text(path), re.MULTILINE))
+            fields = dict(
+                re.findall(r"^(identifier|name|ram|flash): *(.+?) *$", read_text(path, "replace"), re.MULTILINE)
+            )
             chip = chip_of(fields["identifier"].split("/")[1])
             if chip is not None and name in (fields["identifier"], fields["identifier"].split("/")[0]):
                 ram, flash = (int(fields[key]) << 10 for key in ("ram", "flash"))
                 yield _resized(chip, name, fields["name"], ram, flash, path)
-        except (OSError, ValueError, KeyError, IndexError):
+        except (OSError, DataError, ValueError, KeyError, IndexError):
             continue
-
-
-def _text(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(MAX_BYTES).decode("utf-8", errors="replace")
 
 
 def _resized(chip: Board, name: str, description: str, ram: int, flash: int, path: Path) -> Board:

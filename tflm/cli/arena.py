@@ -108,8 +108,8 @@ def arena(
         raise OptionError("--html, --plot and --node-data take one model")
     if sum((all_boards, all_targets, on.board is not None, ram is not None)) > 1:
         raise OptionError("use only one of --board, --boards, --ram and --all-targets")
-    if all_boards and any(each is not None for each in (html, plot, badge_file, node_data, budget)):
-        raise OptionError("--html, --plot, --badge, --node-data and --budget need one --board, not --boards")
+    if all_boards and (is_short or any(each is not None for each in (html, plot, badge_file, node_data, budget))):
+        raise OptionError("--html, --plot, --badge, --node-data, --budget and --short need one --board, not --boards")
     if all_targets and on.kernels is not None:
         raise OptionError("--all-targets covers only the reference kernels; use --target with --kernels")
     loaded = [(path, with_shapes(load_model(path), shape)) for path in models]

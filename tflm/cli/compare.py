@@ -28,6 +28,9 @@ from tflm.application.settings import settings
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 
+STEPS = 10
+"""Random inputs if there are no others."""
+
 
 def compare(
     model: ModelPath,
@@ -39,7 +42,7 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random if omitted.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
-    steps: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = 10,
+    steps: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = STEPS,
     tolerance: Annotated[
         float, typer.Option(metavar="SHARE", min=0, help="Relative error above which a tensor diverges.")
     ] = TOLERANCE,
@@ -75,6 +78,10 @@ def compare(
         raise OptionError("--target, --kernels, --tflm and --board apply only to a device's log")
     if (other is None) == (delegate is None):
         raise OptionError("pass either a second model, recording or log, or --delegate")
+    if (seed, steps) != (0, STEPS) and (inputs is not None or kind not in (None, OtherKind.MODEL)):
+        raise OptionError(
+            "--seed and --steps are for random inputs; leave them out with --inputs, a recording or a log"
+        )
     if other is None:
         a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
         outputs, tensors = compare_models(a, b, real_inputs((a, b), inputs, seed, steps), progress)

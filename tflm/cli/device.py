@@ -35,6 +35,9 @@ from tflm.device.verdict import Status
 from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of
 
+RANDOM = 3
+"""Random inputs if there are no others."""
+
 
 class Action(str, Enum):
     """What to do with a device."""
@@ -43,6 +46,16 @@ class Action(str, Enum):
     FLASH = "flash"
     LIST = "list"
     CALIBRATE = "calibrate"
+
+
+OF_RUN = ("--port", "--baud", "--inputs", "--random", "--seed", "--limit", "--save")
+TAKEN = {
+    Action.LIST: (),
+    Action.FLASH: ("--port",),
+    Action.RUN: OF_RUN,
+    Action.CALIBRATE: (*OF_RUN, "--output", "--mhz"),
+}
+"""The options that each action takes, besides those that name a machine."""
 
 
 def device(
@@ -61,7 +74,7 @@ def device(
     inputs: Annotated[
         list[str] | None, typer.Option(metavar="[NAME=]FILE", help=f"Inputs, as for run: {FILE_KINDS}.")
     ] = None,
-    random: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = 3,
+    random: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = RANDOM,
     seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
     limit: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="Most seconds that an invoke may take.")
@@ -98,6 +111,22 @@ def device(
       tflm device run model.tflite --port tcp:localhost:5555 --inputs in.npz --save log.npz
       tflm device calibrate model.tflite --port COM3 --board nano33ble --output nano33ble.json
     """
+    given = {
+        "--port": port is not None,
+        "--baud": baud != BAUD,
+        "--inputs": bool(inputs),
+        "--random": random != RANDOM,
+        "--seed": seed > 0,
+        "--limit": limit != INVOKE_LIMIT,
+        "--save": save is not None,
+        "--output": output is not None,
+        "--mhz": mhz is not None,
+    }
+    unused = [option for option, is_given in given.items() if is_given and option not in TAKEN[action]]
+    if unused:
+        raise OptionError(f"tflm device {action.value} does not take {' and '.join(unused)}")
+    if inputs and (given["--random"] or given["--seed"]):
+        raise OptionError("use either --inputs, or --random and --seed")
     if action is Action.LIST:
         _list_ports(as_json)
         return
@@ -110,8 +139,8 @@ def device(
         return
     if port is None:
         raise OptionError("name the device with --port; tflm device list shows serial ports")
-    if (action is Action.CALIBRATE) is (output is None):
-        raise OptionError("calibrate needs --output FILE, and no other action has it")
+    if action is Action.CALIBRATE and output is None:
+        raise OptionError("tflm device calibrate needs --output FILE")
     model = load_model(path)
     with connect(port, model, baud=baud, limit=limit) as found:
         if inputs:

@@ -165,6 +165,9 @@ ShowSettings = Annotated[
 OTHER_MACHINES = {"arena": ("ram", "all_boards", "all_targets"), "fit": ("ram",)}
 """Options that name a machine in place of the settings' one, by command."""
 
+RESERVED_OF = {"arena": ("board", "ram", "all_boards"), "fit": ("board", "ram"), "flash": ("linked",)}
+"""Options one of which `--reserve` needs, by command; others need a board."""
+
 NAMED = MachineOptions()
 """The default of the parameter `on: MachineOptions`, which stands for the options that name a machine."""
 
@@ -263,6 +266,10 @@ def _arguments(options: dict[str, Any], command: str, has_machine: bool) -> dict
     source, found = options.pop("source"), settings()
     named = given if source is None else _from_sources(given, source)
     on = found.machine(named, any(options[name] for name in OTHER_MACHINES.get(command, ())))
+    named_ram = options | on._asdict()
+    if given.reserve is not None and not any(named_ram[name] for name in RESERVED_OF.get(command, ("board",))):
+        beside = " and the linked firmware with --map" if command == "flash" else ""
+        raise OptionError(f"--reserve takes RAM of a board; name the board with --board{beside}")
     if options.get("compiled"):  # a model as C has no TFLM and no kernel library of it
         on = on._replace(release=named.release, kernels=named.kernels)
     if options.pop("show_settings"):
