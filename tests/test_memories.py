@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from image_graphs import shrinking_network
 from test_cli import figures, refusal, run
+from typer.main import get_command
 
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.fit import fit_report
-from tflm.application.hand_over import other_build
+from tflm.application.hand_over import continue_with, other_build
+from tflm.application.machine import Machine, MachineOptions
 from tflm.application.memories import board_uses, memories_from
 from tflm.boards import Bank, Board, by_name
+from tflm.cli.app import app
 from tflm.firmware.board_fit import Split, board_fit
 from tflm.firmware.board_report import verdict as board_verdict
 from tflm.report import with_thousands
@@ -262,6 +265,32 @@ def test_the_commands_that_go_on_are_commands(path: Path) -> None:
         words = shlex.split(said.partition("continue with: ")[2])
         assert words == ["tflm", command, str(path), *on, "--ram", str(size)]
         assert run(*words[1:]).returncode in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        MachineOptions(target="cortex-m4"),
+        MachineOptions(target="cortex-m4", kernels="cmsis-nn", release="2024-05-01"),
+        MachineOptions(board="nano33ble", release="esphome"),
+        MachineOptions(board="nano33ble", kernels="reference", reserve="2K"),
+        MachineOptions(board="esp32-s3-eye", sdk="zephyr", kernels="esp-nn:ansi"),
+    ],
+)
+def test_the_command_that_goes_on_is_for_the_same_machine(options: MachineOptions) -> None:
+    """Also if a release is named: by its commit, or by a distribution of several."""
+
+    def described(of: Machine) -> Any:
+        return of.target, of.kernels.name, of.kernels.release.name, of.board, of.reserve
+
+    context = get_command(app).get_command(None, "fit").make_context
+    machine = options.machine()
+    for given in (machine, machine._replace(release=machine.kernels.release)):
+        words = shlex.split(continue_with("a model.tflite", given, "64K").removeprefix("continue with: "))
+        parsed = context("fit", words[2:]).params
+        again = MachineOptions(**{name: parsed[name] for name in MachineOptions._fields})
+        assert described(again.machine()) == described(given)
+        assert (str(parsed["model"]), parsed["ram"]) == ("a model.tflite", "64K" if options.board is None else None)
 
 
 def test_tile_reports_the_memories_of_head_and_tail_and_writes_what_fits(path: Path) -> None:

@@ -89,6 +89,13 @@ def test_a_name_is_a_release(name: str, commit: str, static_memory: bool) -> Non
     assert found.static_memory is static_memory
 
 
+@pytest.mark.parametrize("static_memory", [False, True])
+def test_the_name_of_a_release_is_one(static_memory: bool) -> None:
+    names = ["wheel", FIRST, AFTER, *(f"{each} {of[0].version}" for each, of in distributions().items())]
+    named = [releases.by_name(name, static_memory=static_memory) for name in names]
+    assert [releases.by_name(each.name) for each in named] == named
+
+
 def test_static_memory_is_asked_for_where_nothing_else_decides() -> None:
     assert not releases.by_name("b6cbaea68", static_memory=False).static_memory
     assert releases.by_name("esphome 2025.5", static_memory=False).static_memory

@@ -22,6 +22,9 @@ Releases = Union[str, Release]
 
 MINIMUM_HASH_DIGITS = 6
 
+WITHOUT_STATIC_MEMORY = ", without static memory"
+"""The end of the name of a release that is built without TF_LITE_STATIC_MEMORY."""
+
 
 def by_name(name: str, *, static_memory: bool = True) -> Release:
     """The TFLM of a commit, of a day, or of a distribution that contains it.
@@ -30,17 +33,20 @@ def by_name(name: str, *, static_memory: bool = True) -> Release:
         name: a commit of TFLM's main branch by six or more digits of its hash; a day, month or year such as
             "2023-06-15", "2023-06" or "2023", for the newest commit up to its end; a distribution with its version,
             such as "esp-tflite-micro 1.3.3", "zephyr 3.7", "chirale 2.0.0" or "esphome 2025.5", or without one, for
-            the newest; or "wheel", for the tflite-micro package for Python.
+            the newest; "wheel", for the tflite-micro package for Python; or the name of a `Release`.
         static_memory: whether it is built with TF_LITE_STATIC_MEMORY. Ignored for a distribution that determines it.
 
     Raises:
         ArgumentError: the release is unknown; the message lists the known ones.
     """
-    words = name.strip().lower().split()
+    words = name.partition("(")[0].strip().lower().split()
+    static_memory &= WITHOUT_STATIC_MEMORY not in name
     if not words:
         raise _unknown(name)
-    if words == [WHEEL.commit]:
+    if words == [WHEEL.commit] or name == WHEEL.name:
         return WHEEL
+    if words[0] == "tflm":
+        words = words[1:2] or words
     versions = distributions().get(words[0])
     if versions is not None:
         return _of_distribution(name, versions, words[1:], static_memory)
@@ -72,7 +78,7 @@ def require_release(value: Releases) -> Release:
 
 def release_at(commit: Commit, static_memory: bool) -> Release:
     """TFLM as of a commit, built with TF_LITE_STATIC_MEMORY or without."""
-    name = f"TFLM {commit.hash} of {commit.date}" + ("" if static_memory else ", without static memory")
+    name = f"TFLM {commit.hash} of {commit.date}" + ("" if static_memory else WITHOUT_STATIC_MEMORY)
     return Release(name, commit.hash, commit.date, frozenset({STATIC_MEMORY} if static_memory else ()))
 
 

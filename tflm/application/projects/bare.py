@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tflm.application.errors import RequestError
 from tflm.application.projects.build import Build
 from tflm.application.projects.parts import PROCESSORS
-from tflm.boards import Bank, Board
+from tflm.boards import Bank
 from tflm.schema.enums import TensorType
 
 
@@ -196,8 +196,3 @@ def _emulated_addresses(banks: Iterable[Bank], address: int, external: int) -> I
             external += bank.bytes
         else:
             address += bank.bytes
-
-
-def is_stm32(board: Board | None) -> bool:
-    """Whether there are projects for the board's part."""
-    return board is not None and (board.chip or board.name) in stm32_parts()
