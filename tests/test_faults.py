@@ -158,8 +158,11 @@ def test_the_fastest_tests_of_each_function_are_kept() -> None:
 def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fault_plugin, "recorder", object())
     items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(9)), "c[0]", "c[1]"]]
+    operators: list[Any] = [SimpleNamespace(nodeid=f"d[{name}]") for name in ("ADD", "SUB", "MUL", "DIV")]
+    items += operators
     fault_plugin.pytest_collection_modifyitems(items)
-    assert [item.nodeid for item in items] == ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]"]
+    names = ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]", "d[ADD]", "d[SUB]", "d[MUL]", "d[DIV]"]
+    assert [item.nodeid for item in items] == names
 
 
 def test_processes_of_tests_have_no_limit_of_memory() -> None:

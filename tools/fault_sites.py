@@ -54,7 +54,18 @@ FUNCTIONS = {
 SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc)\.")
 """Calls that only log or clean up."""
 
-SILENT_KEYWORDS = {"stacklevel", "exist_ok", "copy", "check", "capture_output", "frozen", "slots", "daemon", "hidden"}
+SILENT_KEYWORDS = {
+    "stacklevel",
+    "exist_ok",
+    "copy",
+    "check",
+    "capture_output",
+    "frozen",
+    "slots",
+    "daemon",
+    "hidden",
+    "timeout",
+}
 SILENT_FUNCTIONS = {"__repr__"}
 SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__slots__")
 """Constants that bound a wait or the effort of a search, and declarations."""

@@ -89,6 +89,7 @@ class Tree:
         self._process: subprocess.Popen[bytes] | None = None
         self.python = folder / ".venv" / "bin" / "python"
         self.cache = CACHE
+        self.log = folder.with_suffix(".log")
 
     def make(self) -> None:
         """Copy tracked and untracked files, and the installed packages."""
@@ -128,7 +129,7 @@ class Tree:
             "TFLM_CACHE_DIR": str(self.cache),
             **environment,
         }
-        with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
+        with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 command,
                 cwd=self.folder,
@@ -181,7 +182,9 @@ def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, Test]:
     folder = WORK / "record"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    tree.pytest(["-n", str(jobs), *files], {RECORD: str(folder)})
+    status = tree.pytest(["-n", str(jobs), *files], {RECORD: str(folder)})
+    if status not in (0, 1):
+        print(f"pytest ended with status {status}: see {tree.log}", file=sys.stderr, flush=True)
     lines: dict[str, set[str]] = defaultdict(set)
     seconds: dict[str, float] = defaultdict(float)
     outcomes: dict[str, set[str]] = defaultdict(set)

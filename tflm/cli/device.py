@@ -29,7 +29,7 @@ from tflm.cli.output import answer, print_json, progress, wrote
 from tflm.cli.parameters import NAMED, AsJson
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.device import connect
-from tflm.device.device import INVOKE_LIMIT
+from tflm.device.device import INVOKE_SECONDS
 from tflm.device.transports import BAUD, serial_ports
 from tflm.device.verdict import Status
 from tflm.evaluation.input_files import FILE_KINDS, read_given
@@ -78,7 +78,7 @@ def device(
     seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
     limit: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="Most seconds that an invoke may take.")
-    ] = INVOKE_LIMIT,
+    ] = INVOKE_SECONDS,
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write inputs and the device's outputs to an .npz for tflm compare."),
@@ -117,7 +117,7 @@ def device(
         "--inputs": bool(inputs),
         "--random": random != RANDOM,
         "--seed": seed > 0,
-        "--limit": limit != INVOKE_LIMIT,
+        "--limit": limit != INVOKE_SECONDS,
         "--save": save is not None,
         "--output": output is not None,
         "--mhz": mhz is not None,

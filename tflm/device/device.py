@@ -22,7 +22,7 @@ from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema.model import Model
 from tflm.schema.patch import with_data_inside
 
-INVOKE_LIMIT = 60.0
+INVOKE_SECONDS = 60.0
 """Seconds that an invoke may take, unless it is said otherwise."""
 
 REOPEN_SECONDS = 10.0
@@ -103,7 +103,7 @@ class Device:
         wire: Callable[[], Transport],
         model: Model | None = None,
         *,
-        limit: float = INVOKE_LIMIT,
+        limit: float = INVOKE_SECONDS,
         preserve_all_tensors: bool = False,
     ):
         self._open, self._limit, self._preserves = wire, limit, preserve_all_tensors
@@ -365,7 +365,7 @@ def connect(
     model: Model | None = None,
     *,
     baud: int = BAUD,
-    limit: float = INVOKE_LIMIT,
+    limit: float = INVOKE_SECONDS,
     preserve_all_tensors: bool = False,
 ) -> Device:
     """Open a device whose firmware `tflm export --serve` or `tflm compile --serve` wrote.
