@@ -62,6 +62,7 @@ class SimulatedDevice(MicroProfiler):
     def begin(self) -> None:
         """A new interpreter."""
         self.interpreter = ready_interpreter(self.model, delegates=[], preserve_all_tensors=True, profiler=self)
+        self.memory = (NEVER, NEVER)  # used stack and free heap
         self.table = [(NEVER, 0)] * len(self.made)
         self.tensors: dict[tuple[int, int], bytes] = {}
 
@@ -112,7 +113,7 @@ class SimulatedDevice(MicroProfiler):
             return bytes([Status.UNKNOWN_SESSION])
         self.last = frame.sequence
         if kind == Kind.FACTS:
-            facts = len(self.model.data), zlib.crc32(self.model.data), 1, NEVER, NEVER, len(self.made), 1000, self.full
+            facts = len(self.model.data), zlib.crc32(self.model.data), 1, *self.memory, len(self.made), 1000, self.full
             return bytes([Status.DONE]) + struct.pack("<8I", *facts) + b"reference kernels"
         if kind in (Kind.INVOKE, Kind.RESUME):
             if is_new:

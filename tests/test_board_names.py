@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -198,6 +199,15 @@ def test_an_unknown_name_gets_the_three_nearest() -> None:
     suggested = str(caught.value).split("?")[0].split("mean ")[1].split(" or ")
     assert len(suggested) == 3
     assert "'esp32-s3-eye'" in suggested
+
+
+WORDS = st.sampled_from([":", "::", "/", "@", " ", "nano33ble", "arduino", "mbed_nano", "pico", "nrf52840", "x"])
+
+
+@given(st.lists(WORDS, max_size=7).map("".join))
+def test_any_name_is_that_of_a_board_or_refused(name: str) -> None:
+    with contextlib.suppress(ArgumentError):
+        assert by_name(name).ram
 
 
 def test_a_board_of_an_installed_platformio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

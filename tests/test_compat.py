@@ -15,7 +15,7 @@ from tflm.compat.tflite_micro import runtime
 from tflm.testing.operators import LARGE
 
 ROOT = Path(__file__).parents[1]
-MODEL = ROOT / "examples" / "hello_world" / "hello_world_int8.tflite"
+MODEL, FLOAT_MODEL = (ROOT / "examples/hello_world" / f"hello_world_{name}.tflite" for name in ("int8", "float"))
 
 PROGRAM = """
 import numpy as np
@@ -23,6 +23,8 @@ import numpy as np
 interpreter = runtime.Interpreter.from_file(MODEL)
 for details in (interpreter.get_input_details(0), interpreter.get_output_details(0)):
     print(details["dtype"], details["shape"], sorted(details["quantization_parameters"].items()))
+floats = runtime.Interpreter.from_file(FLOAT_MODEL)
+print(sorted(floats.get_input_details(0)["quantization_parameters"].items()))
 for value in (-128, -5, 0, 99, 127):
     interpreter.set_input(np.array([[value]], np.int8), 0)
     print(interpreter.invoke(), interpreter.get_output(0), interpreter.get_output(0).dtype)
@@ -58,7 +60,7 @@ for index in (0, 1, 3, 6, 9):
 
 def output_of(package: str) -> tuple[list[str], list[str]]:
     """What the program prints, and what it writes to standard error of the arena."""
-    script = f"from {package} import runtime\nMODEL = {str(MODEL)!r}\n{PROGRAM}"
+    script = f"from {package} import runtime\nMODEL, FLOAT_MODEL = {str(MODEL)!r}, {str(FLOAT_MODEL)!r}\n{PROGRAM}"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     return answer.stdout.splitlines(), [line for line in answer.stderr.splitlines() if "Recording" in line]
 

@@ -28,6 +28,7 @@ from tflm.application.progress import silent
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
 from tflm.device import Device
+from tflm.device.device import NEVER
 from tflm.device.frames import BEGIN, MAX_PAYLOAD, Frame, FrameReader
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
@@ -99,6 +100,15 @@ def test_an_equal_device_is_equal() -> None:
     verdict = compared(LossyLink(device))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
     assert device.invokes == 3
+
+
+@pytest.mark.parametrize("memory", [(NEVER, NEVER), (100, NEVER), (NEVER, 0), (0, 100)])
+def test_what_a_device_does_not_know_of_its_memory_is_none(memory: tuple[int, int]) -> None:
+    simulated = SimulatedDevice(model_with_state())
+    simulated.memory = memory
+    with Device(lambda: LossyLink(simulated), model_with_state()) as device:
+        told = device.facts.stack_used_bytes, device.facts.heap_free_bytes
+    assert told == tuple(None if each == NEVER else each for each in memory)
 
 
 @pytest.mark.parametrize("operator", range(3))

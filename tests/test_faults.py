@@ -15,7 +15,7 @@ import fault_plugin
 import pytest
 from fault_recorder import RECORD, functions_of
 from fault_sites import Fault, applied, faults
-from faults import TESTS_OF_A_FUNCTION, concerned, fastest, function_at, functions, packages, selected
+from faults import CASES_OF_A_TEST, concerned, fastest, function_at, functions, packages, selected
 from faults import Test as Entry
 
 from tflm.compiler.calls import is_available
@@ -76,6 +76,9 @@ def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -
         "def f(a): return np.random.default_rng(a + 1).random()",
         "def f(a): a = random.Random(0)",
         "class A:\n def __repr__(self): return self.a + 1",
+        "class A(IntEnum):\n B = 1",
+        "def f(a): return a.reshape(-1, b)",
+        "def f(a): return wait(timeout=3)",
     ],
 )
 def test_what_does_not_change_the_behaviour_gets_no_fault(line: str) -> None:
@@ -148,11 +151,13 @@ def test_a_constant_or_a_class_concerns_those_that_use_it(tmp_path: Path) -> Non
         assert concerned(tmp_path, "m.py", line) == functions_of_line
 
 
-def test_the_fastest_tests_of_each_function_are_kept() -> None:
-    many = {f"a.py::t[{i}]": Entry(100 - i, frozenset({"m.py:f"})) for i in range(TESTS_OF_A_FUNCTION + 2)}
-    kept = fastest({**many, "a.py::slowest": Entry(200, frozenset({"m.py:f", "m.py:g"}))})
-    assert kept.pop("a.py::slowest") == (200, ["m.py:g"])
-    assert sorted(kept) == sorted(list(many)[2:])
+def test_the_fastest_cases_of_each_test_are_kept() -> None:
+    many = {f"a.py::t[{i}]": Entry(100 - i, frozenset({"m.py:f"})) for i in range(CASES_OF_A_TEST + 2)}
+    kept = fastest(
+        {**many, "a.py::t[slowest]": Entry(200, frozenset({"m.py:f", "m.py:g"})), "a.py::u": many["a.py::t[0]"]}
+    )
+    assert kept.pop("a.py::t[slowest]") == (200, ["m.py:g"])
+    assert sorted(kept) == [*list(many)[2:], "a.py::u"]
 
 
 def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

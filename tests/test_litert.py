@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,6 +112,15 @@ def check_same(theirs: Any, mine: Any) -> None:
 
 
 # Beside LiteRT.
+
+
+@beside_litert
+@pytest.mark.parametrize("name", ["__init__", "invoke", "set_tensor", "resize_tensor_input", "get_tensor_details"])
+def test_parameters_have_litert_s_names_and_defaults(name: str) -> None:
+    theirs, mine = (inspect.signature(getattr(each.Interpreter, name)).parameters for each in (litert, ours))
+    assert [(each, value.default) for each, value in mine.items() if each != "experimental_op_resolver_type"] == [
+        (each, value.default) for each, value in theirs.items() if each != "experimental_op_resolver_type"
+    ]
 
 
 @beside_litert

@@ -283,7 +283,8 @@ def test_the_command_that_goes_on_is_for_the_same_machine(options: MachineOption
     def described(of: Machine) -> Any:
         return of.target, of.kernels.name, of.kernels.release.name, of.board, of.reserve
 
-    context = get_command(app).get_command(None, "fit").make_context
+    group: Any = get_command(app)
+    context = group.get_command(None, "fit").make_context
     machine = options.machine()
     for given in (machine, machine._replace(release=machine.kernels.release)):
         words = shlex.split(continue_with("a model.tflite", given, "64K").removeprefix("continue with: "))

@@ -6,7 +6,7 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import float_models
 import pytest
@@ -18,7 +18,7 @@ from test_json_schema import FLOAT, INT8, folder
 from typer.testing import CliRunner
 
 from tflm.cli.app import app
-from tflm.device.transports import BAUD, Transport, wire_to
+from tflm.device.transports import BAUD, wire_to
 
 __all__ = ["folder"]
 
@@ -264,7 +264,7 @@ class Ending(NamedTuple):
 Call = Callable[[str, str], Ending]
 
 
-def simulated(port: str, baud: int) -> Transport:
+def simulated(port: str, baud: int) -> Any:
     """The wire to a device in this process, which may get stuck; or to the one that the port names."""
     if port not in ("simulated", "stuck") or baud != BAUD:
         return wire_to(port, baud)

@@ -3,7 +3,8 @@
 A fault is a typical programming slip that a good test detects: `<` for `<=`, a constant off by one, `min` for `max`,
 `+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
 by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
-errors and logs, seeds of random numbers, bounds of waits and of the effort of a search, and tables of data.
+errors and logs, seeds of random numbers, bounds of waits and of the effort of a search, members of enumerations, and
+tables of data.
 """
 
 from __future__ import annotations
@@ -213,9 +214,18 @@ def _behaviour(node: ast.AST) -> Iterator[ast.AST]:
     unread = {"annotation", "returns", "decorator_list", "keywords" if isinstance(node, ast.ClassDef) else ""}
     for name, value in ast.iter_fields(node):
         if name not in unread:
-            yield from (
+            children = (
                 child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST)
             )
+            yield from (child for child in children if not _is_arbitrary(child, node))
+
+
+def _is_arbitrary(child: ast.AST, node: ast.AST) -> bool:
+    """Whether a child is a member of an enumeration, or the -1 in a shape: numpy takes any negative number for it."""
+    if isinstance(node, ast.ClassDef):
+        return isinstance(child, ast.Assign) and any(ast.unparse(base).endswith("Enum") for base in node.bases)
+    is_reshape = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("reshape")
+    return is_reshape and ast.unparse(child) == "-1"
 
 
 def _is_silent(node: ast.AST) -> bool:

@@ -55,8 +55,8 @@ PYODIDE = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 FILES_AT_A_TIME = 8
 """Number of test files recorded at once; an interruption loses these."""
 
-TESTS_OF_A_FUNCTION = 8
-"""The fastest tests of a file that are kept for a function; a fault runs some of them."""
+CASES_OF_A_TEST = 2
+"""The fastest cases of a test function that are kept for a function of the package; a fault runs some of them."""
 
 PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 12.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
@@ -207,13 +207,14 @@ def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, Test]:
 
 
 def fastest(tests: dict[str, Test]) -> dict[str, tuple[float, list[str]]]:
-    """The tests, each with the functions of which it is one of the fastest tests."""
+    """The tests, each with the functions for which it is one of the fastest cases of its test function."""
     found: dict[str, tuple[float, list[str]]] = {}
-    counts: dict[str, int] = defaultdict(int)
+    counts: dict[tuple[str, str], int] = defaultdict(int)
     for name, test in sorted(tests.items(), key=lambda item: item[1].seconds):
-        some = sorted(function for function in test.functions if counts[function] < TESTS_OF_A_FUNCTION)
+        cases = name.split("[")[0]
+        some = sorted(function for function in test.functions if counts[cases, function] < CASES_OF_A_TEST)
         for function in some:
-            counts[function] += 1
+            counts[cases, function] += 1
         if some:
             found[name] = (test.seconds, some)
     return found
