@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tflm.delegates.compiled
-from tflm.compiler.language import Emitted, Kernel, record_of
+from tflm.compiler.language import Emitted, Kernel
 from tflm.delegates.compiled import (
     batch_matmul,
     broadcast_args,
@@ -275,8 +275,7 @@ def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
             values[name] = number(rng, name, scratch)
     if "limits" in dtypes and (special is None or "limits" not in special(rng, dtypes)):
         values["limits"] = np.sort(array(rng, dtypes["limits"], 2)) if dtypes["limits"] != "float32" else _limits()
-    order = [name for name in kernel.function.__annotations__ if name in values]
-    assert all(record_of(kernel.function, name) is None or name in values for name in order)
+    order = dict.fromkeys(name if name in values else name.partition(".")[0] for name in kernel.parameters)
     return {name: values[name] for name in order}
 
 

@@ -24,6 +24,7 @@ from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results
 from tflm.compiler.language import (
     ABORTED,
     ASSEMBLY,
+    BY_VALUE,
     REFUSED,
     STANDALONE,
     Emitted,
@@ -31,6 +32,7 @@ from tflm.compiler.language import (
     bounds_of,
     hint_of,
     is_address,
+    parameters_of_record,
     record_of,
 )
 
@@ -147,8 +149,12 @@ def _arguments(kernel: Kernel) -> dict[str, Value]:
             function = kernel.functions[name]
             found[name] = Callee(function, _function_name(function, f"{name}_{kernel.constants[name]}"))
         elif record := record_of(kernel.function, name):
-            fields = ((field, _value(kernel, f"{name}.{field}")) for field in record._fields)
-            found[name] = Record(structure_name(record), tuple(fields))
+            names = parameters_of_record(record, name)
+            if hasattr(record, BY_VALUE):
+                found |= {each: _value(kernel, each) for each in names.values()}
+            else:
+                fields = ((field, _value(kernel, each)) for field, each in names.items())
+                found[name] = Record(structure_name(record), tuple(fields))
         else:
             found[name] = _value(kernel, name)
     return found

@@ -12,7 +12,7 @@ from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
 
-from tflm.compiler.language import BY_VALUE
+from tflm.compiler.language import BY_VALUE, parameters_of_record
 
 UNROLLED = "unrolled"
 """The name of `tflm.compiler.language.unrolled`."""
@@ -93,24 +93,25 @@ class _Spreading(ast.NodeTransformer):
         return node
 
     def _parameters(self, argument: ast.arg) -> list[ast.arg]:
-        fields = self._fields(argument.annotation)
-        if fields is None:
+        record = self._record(argument.annotation)
+        if record is None:
             return [argument]
-        if any(field in self.stores for field in fields):
+        names = parameters_of_record(record, argument.arg)
+        if any(name in self.stores for name in names.values()):
             raise TranslationError(f"{self.function.__qualname__} has variables with the names of a record's fields")
-        self.records[argument.arg] = {field: ast.Name(field, ast.Load()) for field in fields}
-        return [ast.arg(field) for field in fields]
+        self.stores.update(names.values())
+        self.records[argument.arg] = {field: ast.Name(name, ast.Load()) for field, name in names.items()}
+        return [ast.arg(name) for name in names.values()]
 
-    def _fields(self, record: ast.expr | None) -> tuple[str, ...] | None:
-        """The fields of a record, by its name; None if this is not a record that is passed by value."""
-        value = self.function.__globals__.get(record.id) if isinstance(record, ast.Name) else None
-        fields: tuple[str, ...] | None = getattr(value, "_fields", None)
-        return fields if hasattr(value, BY_VALUE) else None
+    def _record(self, name: ast.expr | None) -> Any:
+        """The record of this name; None if there is none that is passed by value."""
+        value = self.function.__globals__.get(name.id) if isinstance(name, ast.Name) else None
+        return value if hasattr(value, BY_VALUE) else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
         self.generic_visit(node)
-        fields = self._fields(node.value.func) if isinstance(node.value, ast.Call) else None
-        if fields is None:
+        record = self._record(node.value.func) if isinstance(node.value, ast.Call) else None
+        if record is None:
             return node
         assert isinstance(node.value, ast.Call)
         names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
@@ -118,7 +119,7 @@ class _Spreading(ast.NodeTransformer):
             raise TranslationError(f"{ast.unparse(node)} uses a variable that is assigned more than once")
         (target,) = node.targets
         assert isinstance(target, ast.Name)
-        self.records[target.id] = dict(zip(fields, node.value.args))
+        self.records[target.id] = dict(zip(record._fields, node.value.args))
         return None
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -133,7 +134,7 @@ class _Spreading(ast.NodeTransformer):
     def _passed(self, argument: ast.expr) -> list[ast.expr]:
         if isinstance(argument, ast.Name) and argument.id in self.records:
             return list(self.records[argument.id].values())
-        is_record = isinstance(argument, ast.Call) and self._fields(argument.func) is not None
+        is_record = isinstance(argument, ast.Call) and self._record(argument.func) is not None
         return argument.args if isinstance(argument, ast.Call) and is_record else [argument]
 
 

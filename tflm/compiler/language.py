@@ -251,11 +251,11 @@ class Kernel:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values by parameter. Fields of a NamedTuple are called "parameter.field"."""
+    """Return the values by parameter. A NamedTuple stands for a parameter for each field."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         is_record = hasattr(value, "_fields")
-        found |= {f"{name}.{field}": each for field, each in value._asdict().items()} if is_record else {name: value}
+        found |= dict(zip(parameters_of_record(type(value), name).values(), value)) if is_record else {name: value}
     return found
 
 
@@ -325,12 +325,22 @@ def inlined(function: Function) -> Function:
 
 
 def by_value(record: Record) -> Record:
-    """Mark a NamedTuple that `inlined` and `standalone` functions take: in C, each of its fields is a parameter.
+    """Mark a NamedTuple each of whose fields is a parameter in C, of kernels and of functions that they call.
 
-    Kernels pass such a record on, or make one of constants and of variables that are assigned once.
+    Functions pass such a record on, or make one of constants and of variables that are assigned once. The parameter is
+    called as the record, and what follows that name ends those of the fields: `multiplier2: Multiplier` stands for
+    `significand2` and the like.
     """
     setattr(record, BY_VALUE, True)
     return record
+
+
+def parameters_of_record(record: Any, name: str) -> dict[str, str]:
+    """Return the parameters that a record with this name stands for, by field."""
+    if not hasattr(record, BY_VALUE):
+        return {field: f"{name}.{field}" for field in record._fields}
+    own = record.__name__.lower()
+    return {field: field + (name.removeprefix(own) if name.startswith(own) else "") for field in record._fields}
 
 
 def standalone(function: Function) -> Function:
@@ -370,10 +380,16 @@ def kinds(function: FunctionType) -> dict[str, Kind]:
     """
     found: dict[str, Kind] = {}
     for name in function.__annotations__:
-        record = record_of(function, name)
-        names = {f"{name}.{field}": _field_hint(record, field) for field in record._fields} if record else {}
-        found |= {each: _kind(hint) for each, hint in (names or {name: _hint(function, name)}).items()}
+        found |= {each: _kind(hint) for each, hint in _hints(function, name).items()}
     return found
+
+
+def _hints(function: FunctionType, name: str) -> dict[str, Any]:
+    """Return the annotations of what a parameter stands for."""
+    record = record_of(function, name)
+    if record is None:
+        return {name: _hint(function, name)}
+    return {each: _field_hint(record, field) for field, each in parameters_of_record(record, name).items()}
 
 
 def record_of(function: FunctionType, name: str) -> Any:
@@ -383,9 +399,8 @@ def record_of(function: FunctionType, name: str) -> Any:
 
 
 def hint_of(function: FunctionType, name: str) -> Any:
-    """Return the annotation of a parameter, or of a field, which is called "parameter.field"."""
-    name, _, field = name.partition(".")
-    return _field_hint(record_of(function, name), field) if field else _hint(function, name)
+    """Return the annotation of a parameter, or of a field, by its name in `kinds`."""
+    return next(found[name] for each in function.__annotations__ if name in (found := _hints(function, each)))
 
 
 def bounds_of(hint: Any) -> Bounds:

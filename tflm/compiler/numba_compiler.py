@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from tflm.compiler import vectors
 from tflm.compiler.entry import entry_of
-from tflm.compiler.language import ELEMENTS, Intrinsic, Kernel, Kind, called, kinds, record_of
+from tflm.compiler.language import ELEMENTS, Intrinsic, Kernel, Kind, called, kinds, parameters_of_record, record_of
 from tflm.compiler.processor import processor
 
 os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().name, processor().features
@@ -90,7 +90,9 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
 def _argument(function: FunctionType, name: str, given: Mapping[str, types.Type]) -> types.Type:
     """Return the type of a function's argument, given the kernel's parameters or their fields."""
     record = record_of(function, name)
-    return types.NamedTuple([given[f"{name}.{field}"] for field in record._fields], record) if record else given[name]
+    if record is None:
+        return given[name]
+    return types.NamedTuple([given[each] for each in parameters_of_record(record, name).values()], record)
 
 
 def _type(kind: Kind) -> types.Type:

@@ -18,7 +18,7 @@ from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_re
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import parts
+from tflm.delegates.compiled.fixed_point import multiplier_of
 from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import Addend, Product, Sum
@@ -246,7 +246,7 @@ def _bind_sum(operator: str, op: Sum, arrays: dict[str, npt.NDArray[Any]], steps
     limit = 0
     of_terms: dict[str, int] = {}
     for number, term in enumerate((op.addend1, op.addend2), 1):
-        significand, left, right = parts(term.multiplier)
+        significand, left, right = multiplier_of(term.multiplier)
         largest = _magnitude(arrays["y"].dtype, term) << term.left_shift
         if left or right > 31 or largest >= 1 << 31:
             return None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Elements, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import reduced_significand
@@ -28,7 +28,7 @@ Product = Annotated[Callable[..., Any], PRODUCTS]
 @inlined
 def requantized_int8(total: Any, significand: int, left: int, right: int, zero_point: int) -> int:
     """Requantize a 32-bit sum, rounding twice."""
-    return clamped(wrapped(scaled(as_int64(total), significand, left, right) + zero_point), -128, 127)
+    return clamped(wrapped(scaled(as_int64(total), Multiplier(significand, left, right)) + zero_point), -128, 127)
 
 
 @inlined
@@ -117,7 +117,7 @@ def constants_of(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] 
     names = "x_zero_point", "w_zero_point", "zero_point", "significand", "left", "right"
     if dtype == np.float32:
         return dict.fromkeys(names, 0)
-    scaling = parts(op.multiplier)
+    scaling: tuple[int, int, int] = multiplier_of(op.multiplier)
     if dtype == np.int16:
         scaling = int(reduced_significand(op.multiplier.significand)), 0, 15 - int(op.multiplier.shift)
         if not 1 <= scaling[2] <= 62:

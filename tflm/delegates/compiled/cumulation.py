@@ -11,8 +11,7 @@ import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Float32s, Int8s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32
-from tflm.delegates.compiled.elementwise import requantization
-from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, requantization, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.cumsum import AXIS, INPUT, TERM_SHIFT, CumsumQuantization
 from tflm.schema.options import CumsumOptions
@@ -57,12 +56,8 @@ def add_up_int8(
     is_exclusive: int,
     is_reversed: int,
     input_zero_point: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    multiplier: Multiplier,
+    stage: Stage,
 ) -> int:
     """Compute the same for int8, and requantize.
 
@@ -81,7 +76,7 @@ def add_up_int8(
                 total = as_int32(total + x[place] - input_zero_point)
                 terms = wrapped((before if is_exclusive else total) << TERM_SHIFT)
                 y[place] = clamped(
-                    wrapped(scaled(terms, significand, left, right) + zero_point), activation_min, activation_max
+                    wrapped(scaled(terms, multiplier) + stage.zero_point), stage.activation_min, stage.activation_max
                 )
     return DONE
 

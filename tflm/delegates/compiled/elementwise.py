@@ -32,13 +32,20 @@ from tflm.compiler.language import (
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import (
+    Multiplier,
+    Stage,
+    clamped,
+    multiplier_of,
+    requantization,
+    scaled,
+    wrapped,
+)
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.planes import Plane, plane_of, sum_on_plane
 from tflm.delegates.compiled.tiles import rounds_down
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
-from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.add_n import QuantizedSum
 from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, Quotient, Sum
@@ -164,17 +171,7 @@ def sum_float32(inputs: Int64s, y: Float32s, input_count: int, count: int) -> in
 
 @kernel
 def sum_int8(
-    inputs: Int64s,
-    addends: Int64s,
-    y: Int8s,
-    input_count: int,
-    count: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    inputs: Int64s, addends: Int64s, y: Int8s, input_count: int, count: int, multiplier: Multiplier, stage: Stage
 ) -> int:
     """Set y to the sum of the addends of inputs, given by their addresses, starting with the addend of zero.
 
@@ -185,7 +182,9 @@ def sum_int8(
         total = addends[0]
         for k in range(input_count):
             total += addends[uint8_at(inputs[k])[i]]
-        y[i] = clamped(scaled(wrapped(total), significand, left, right) + zero_point, activation_min, activation_max)
+        y[i] = clamped(
+            scaled(wrapped(total), multiplier) + stage.zero_point, stage.activation_min, stage.activation_max
+        )
     return DONE
 
 
@@ -199,20 +198,10 @@ def accumulate(x: UInt8s, addends: Int64s, sums: Int32s, count: int, is_first: i
 
 
 @kernel
-def requantize_sums(
-    sums: Int32s,
-    y: Int8s,
-    count: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
-) -> int:
+def requantize_sums(sums: Int32s, y: Int8s, count: int, multiplier: Multiplier, stage: Stage) -> int:
     """Set y to requantized sums."""
     for i in range(count):
-        y[i] = clamped(scaled(sums[i], significand, left, right) + zero_point, activation_min, activation_max)
+        y[i] = clamped(scaled(sums[i], multiplier) + stage.zero_point, stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -233,26 +222,18 @@ def combine_addends(
     count: int,
     left_shift: int,
     zero_point1: int,
-    significand1: int,
-    left1: int,
-    right1: int,
+    multiplier1: Multiplier,
     zero_point2: int,
-    significand2: int,
-    left2: int,
-    right2: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    multiplier2: Multiplier,
+    multiplier: Multiplier,
+    stage: Stage,
 ) -> int:
     """Set y to the function of two scaled addends."""
     for i in range(count):
-        addend1 = scaled((x1[i] - zero_point1) << left_shift, significand1, left1, right1)
-        addend2 = scaled((x2[i] - zero_point2) << left_shift, significand2, left2, right2)
-        result = scaled(function(addend1, addend2), significand, left, right)
-        y[i] = clamped(result + zero_point, activation_min, activation_max)
+        addend1 = scaled((x1[i] - zero_point1) << left_shift, multiplier1)
+        addend2 = scaled((x2[i] - zero_point2) << left_shift, multiplier2)
+        result = scaled(function(addend1, addend2), multiplier)
+        y[i] = clamped(result + stage.zero_point, stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -264,17 +245,13 @@ def multiply_quantized(
     count: int,
     zero_point1: int,
     zero_point2: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    multiplier: Multiplier,
+    stage: Stage,
 ) -> int:
     """Multiply."""
     for i in range(count):
-        product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), significand, left, right)
-        y[i] = clamped(wrapped(product + zero_point), activation_min, activation_max)
+        product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), multiplier)
+        y[i] = clamped(wrapped(product + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -286,22 +263,18 @@ def prelu_quantized(
     count: int,
     zero_point1: int,
     zero_point2: int,
-    significand1: int,
-    left1: int,
-    right1: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    multiplier1: Multiplier,
+    multiplier: Multiplier,
+    stage: Stage,
 ) -> int:
     """Multiply negative values by x2, with one multiplier; scale others with another one."""
     for i in range(count):
         value = x1[i] - zero_point1
-        product = scaled(value * (x2[i] - zero_point2), significand1, left1, right1)
-        identity = scaled(value, significand, left, right)
-        y[i] = clamped(wrapped((product if value < 0 else identity) + zero_point), activation_min, activation_max)
+        product = scaled(value * (x2[i] - zero_point2), multiplier1)
+        identity = scaled(value, multiplier)
+        y[i] = clamped(
+            wrapped((product if value < 0 else identity) + stage.zero_point), stage.activation_min, stage.activation_max
+        )
     return DONE
 
 
@@ -313,18 +286,14 @@ def compare_quantized(
     y: UInt8s,
     count: int,
     zero_point1: int,
-    significand1: int,
-    left1: int,
-    right1: int,
+    multiplier1: Multiplier,
     zero_point2: int,
-    significand2: int,
-    left2: int,
-    right2: int,
+    multiplier2: Multiplier,
 ) -> int:
     """Compare numbers of different scales."""
     for i in range(count):
-        number1 = scaled((x1[i] - zero_point1) << LEFT_SHIFT, significand1, left1, right1)
-        number2 = scaled((x2[i] - zero_point2) << LEFT_SHIFT, significand2, left2, right2)
+        number1 = scaled((x1[i] - zero_point1) << LEFT_SHIFT, multiplier1)
+        number2 = scaled((x2[i] - zero_point2) << LEFT_SHIFT, multiplier2)
         y[i] = function(number1, number2)
     return DONE
 
@@ -398,7 +367,7 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
             return divide_int32.step(**arrays, limits=limits)
         return each_within.step(function=node.operator, **arrays, limits=limits)
     if isinstance(op, (Sum, SquaredDifference)):
-        addends = {**_addend("1", op.addend1), **_addend("2", op.addend2), "left_shift": op.addend1.left_shift}
+        addends = _numbers(op.addend1, op.addend2) | {"left_shift": op.addend1.left_shift}
         return combine_addends.step(function=node.operator, **arrays, **addends, **requantization(op.output))
     if isinstance(op, Product):
         return multiply_quantized.step(
@@ -407,10 +376,10 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
     if isinstance(op, Prelu):
         zero_points = {"zero_point1": op.input_zero_point, "zero_point2": op.alpha_zero_point}
         return prelu_quantized.step(
-            **arrays, **zero_points, **multiplier_parts("1", op.product), **requantization(op.output)
+            **arrays, **zero_points, multiplier1=multiplier_of(op.product), **requantization(op.output)
         )
     if isinstance(op, Comparison):
-        numbers = {**_quantized_number("1", op.number1), **_quantized_number("2", op.number2)}
+        numbers = _numbers(op.number1, op.number2)
         return compare_quantized.step(function=node.operator, **(arrays | {"y": y.view(np.uint8)}), **numbers)
     if node.operator == "FLOOR_DIV":
         return floor_divide.step(**arrays)
@@ -514,27 +483,13 @@ def pair_table(function: BinaryFunction, *dtypes: np.dtype[Any]) -> npt.NDArray[
     return table
 
 
-def _addend(name: str, addend: Addend) -> dict[str, int]:
-    return {"zero_point" + name: addend.zero_point, **multiplier_parts(name, addend.multiplier)}
-
-
-def _quantized_number(name: str, number: QuantizedNumber) -> dict[str, int]:
-    return {"zero_point" + name: number.zero_point, **multiplier_parts(name, number.multiplier)}
-
-
-def multiplier_parts(name: str, multiplier: QuantizedMultiplier) -> dict[str, int]:
-    """Return a kernel's arguments for a multiplier; their names end in `name`."""
-    return {part + name: value for part, value in zip(("significand", "left", "right"), parts(multiplier))}
-
-
-def requantization(output: Requantization) -> dict[str, int]:
-    """Return a kernel's arguments for requantization."""
-    return {**multiplier_parts("", output.multiplier), **output_stage(output.stage)}
-
-
-def output_stage(stage: OutputStage) -> dict[str, int]:
-    """Return a kernel's arguments for the zero point and the limits of its output."""
-    return {"zero_point": stage.zero_point, "activation_min": stage.minimum, "activation_max": stage.maximum}
+def _numbers(*numbers: Addend | QuantizedNumber) -> dict[str, int | Multiplier]:
+    """Return the zero points and multipliers of inputs, which are numbered from 1."""
+    zero_points = {f"zero_point{i}": number.zero_point for i, number in enumerate(numbers, 1)}
+    return {
+        **zero_points,
+        **{f"multiplier{i}": multiplier_of(number.multiplier) for i, number in enumerate(numbers, 1)},
+    }
 
 
 BINDINGS = dict.fromkeys(FAMILIES["elementwise"], _bind)

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from tflm.compiler.language import inlined
+from tflm.compiler.language import by_value, inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.kernels.arithmetic.fixed_point import BEST_LINE, QuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 
 LARGEST = 2**31 - 1
 
 BEST_START, BEST_SLOPE = BEST_LINE
+
+
+@by_value
+class Multiplier(NamedTuple):
+    """A quantized multiplier: a significand in Q0.31, and shifts to the left and to the right, one of which is 0."""
+
+    significand: int
+    left: int
+    right: int
+
+
+@by_value
+class Stage(NamedTuple):
+    """What requantized values become outputs by: the zero point, then the limits."""
+
+    zero_point: int
+    activation_min: int
+    activation_max: int
 
 
 @inlined
@@ -20,10 +39,10 @@ def wrapped(value: Any) -> Any:
 
 
 @inlined
-def scaled(value: int, significand: int, left: int, right: int) -> int:
+def scaled(value: int, multiplier: Multiplier) -> int:
     """Return a 32-bit integer times significand (Q0.31) * 2^(left - right), rounded twice; `left` or `right` is 0."""
-    high = (wrapped(value << left) * significand + (1 << 30)) >> 31
-    return rounding_divided(high, right)
+    high = (wrapped(value << multiplier.left) * multiplier.significand + (1 << 30)) >> 31
+    return rounding_divided(high, multiplier.right)
 
 
 @inlined
@@ -35,12 +54,12 @@ def rounding_divided(value: int, exponent: int) -> int:
 
 
 @inlined
-def scaled_in_32_bits(value: int, significand: int, left: int, right: int) -> int:
+def scaled_in_32_bits(value: int, multiplier: Multiplier) -> int:
     """Return the same for a positive significand and shifts below 32, using no more than 32 bits after the product."""
-    high = as_int32((as_int64(as_int32(value << (left & 31))) * significand + (1 << 30)) >> 31)
-    mask = LARGEST >> ((31 - right) & 31)
+    high = as_int32((as_int64(as_int32(value << (multiplier.left & 31))) * multiplier.significand + (1 << 30)) >> 31)
+    mask = LARGEST >> ((31 - multiplier.right) & 31)
     rounds_up = (high & mask) > (mask >> 1) + (high < 0)
-    scaled: int = as_int32((high >> (right & 31)) + rounds_up)
+    scaled: int = as_int32((high >> (multiplier.right & 31)) + rounds_up)
     return scaled
 
 
@@ -68,7 +87,17 @@ def clamped(value: int, lowest: int, highest: int) -> int:
     return min(max(value, lowest), highest)
 
 
-def parts(multiplier: QuantizedMultiplier) -> tuple[int, int, int]:
-    """Return significand, left shift and right shift of a multiplier that all channels share."""
+def multiplier_of(multiplier: QuantizedMultiplier) -> Multiplier:
+    """Return a multiplier that all channels share, as kernels take it."""
     shift = int(multiplier.shift)
-    return int(multiplier.significand), max(shift, 0) & 31, max(-shift, 0)
+    return Multiplier(int(multiplier.significand), max(shift, 0) & 31, max(-shift, 0))
+
+
+def stage_of(stage: OutputStage) -> Stage:
+    """Return an output stage as kernels take it."""
+    return Stage(stage.zero_point, stage.minimum, stage.maximum)
+
+
+def requantization(output: Requantization) -> dict[str, Multiplier | Stage]:
+    """Return the arguments of a kernel that requantizes."""
+    return {"multiplier": multiplier_of(output.multiplier), "stage": stage_of(output.stage)}

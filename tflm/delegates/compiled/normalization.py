@@ -10,7 +10,7 @@ import numpy as np
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Float32s, Int8s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import LARGEST, clamped, high_product, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import LARGEST, Multiplier, clamped, high_product, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.l2_normalization import OUTPUT_BITS, SMALLEST_NORM
 
@@ -57,7 +57,7 @@ def normalize_int8(x: Int8s, y: Int8s, rows: int, depth: int, zero_point: int) -
             significand, shift = as_int64(LARGEST), 0
         left, right = max(shift + OUTPUT_BITS, 0), max(-shift - OUTPUT_BITS, 0)
         for i in range(first, first + depth):
-            y[i] = clamped(scaled(x[i] - zero_point, significand, left, right), -128, 127)
+            y[i] = clamped(scaled(x[i] - zero_point, Multiplier(significand, left, right)), -128, 127)
     return DONE
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Bounds, Elements, Int8s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import Multiplier, clamped, scaled, wrapped
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis, window_fields
@@ -136,7 +136,7 @@ def requantized(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
     """Requantize a 32-bit sum, rounding twice; `shift` is to the left, or to the right if negative."""
-    value = scaled(wrapped(total + bias), significand, max(shift, 0) & 31, max(-shift, 0) & 31)
+    value = scaled(wrapped(total + bias), Multiplier(significand, max(shift, 0) & 31, max(-shift, 0) & 31))
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 

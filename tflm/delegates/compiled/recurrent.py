@@ -23,8 +23,7 @@ from tflm.compiler.language import (
 )
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
-from tflm.delegates.compiled.elementwise import multiplier_parts
-from tflm.delegates.compiled.fixed_point import clamped, scaled, scaled_in_32_bits
+from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, scaled_in_32_bits
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
@@ -107,15 +106,9 @@ def lstm_step_integers(
     cell: Int16s,
     batches: int,
     units: int,
-    significand_forget: int,
-    left_forget: int,
-    right_forget: int,
-    significand_update: int,
-    left_update: int,
-    right_update: int,
-    significand_output: int,
-    left_output: int,
-    right_output: int,
+    multiplier_forget: Multiplier,
+    multiplier_update: Multiplier,
+    multiplier_output: Multiplier,
     cell_min: int,
     cell_max: int,
     hidden_zero_point: int,
@@ -142,15 +135,15 @@ def lstm_step_integers(
             first += units
             change = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             kept = as_int32(as_int32(cell[state]) * sigmoid_of_gate(forget, table))
-            kept = scaled_in_32_bits(kept, significand_forget, left_forget, right_forget)
+            kept = scaled_in_32_bits(kept, multiplier_forget)
             added = as_int32(as_int32(sigmoid_of_gate(update, table)) * cell_gate(change, table))
-            added = scaled_in_32_bits(added, significand_update, left_update, right_update)
+            added = scaled_in_32_bits(added, multiplier_update)
             both = clamped(kept, INT16_MIN, INT16_MAX) + clamped(added, INT16_MIN, INT16_MAX)
             total = as_int32(clamped(both, cell_min, cell_max))
             cell[state] = total
             tanh = as_int32(tanh_of_cell(total, table, cell_factor, cell_half, cell_shift))
             shown = as_int32(tanh * sigmoid_of_gate(output, table))
-            shown = scaled_in_32_bits(shown, significand_output, left_output, right_output)
+            shown = scaled_in_32_bits(shown, multiplier_output)
             hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_min, hidden_max)
     return DONE
 
@@ -372,9 +365,9 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
     return {
         **(_functions_from_tables(op) if uses_tiles() else interpolated_functions(op)),
-        **multiplier_parts("_forget", op.forget_cell),
-        **multiplier_parts("_update", op.input_cell),
-        **multiplier_parts("_output", op.output_hidden),
+        "multiplier_forget": multiplier_of(op.forget_cell),
+        "multiplier_update": multiplier_of(op.input_cell),
+        "multiplier_output": multiplier_of(op.output_hidden),
         # The state saturates at 16 bits, then at the clip: at the smaller limit, that is.
         "cell_min": max(INT16_MIN, -op.cell_clip),
         "cell_max": min(INT16_MAX, op.cell_clip),
@@ -424,9 +417,7 @@ def svdf_integers(
     rank: int,
     memory: int,
     state_zero_point: int,
-    significand: int,
-    left: int,
-    right: int,
+    multiplier: Multiplier,
     zero_point: int,
 ) -> int:
     """Store the newest value of each filter, and filter the state of each unit over time, in 32 bits."""
@@ -441,7 +432,7 @@ def svdf_integers(
                 total = as_int32(total + as_int32(state[row + i]) * as_int32(weights[weight + i]))
                 of_weights = as_int32(of_weights + weights[weight + i])
             sum_of_products = bias[unit] + as_int64(total) - as_int64(of_weights) * state_zero_point
-            result = scaled(sum_of_products, significand, left, right) + zero_point
+            result = scaled(sum_of_products, multiplier) + zero_point
             y[batch * units + unit] = clamped(result, -128, 127)
     return DONE
 
@@ -516,7 +507,7 @@ def _quantized_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> lis
     constants: dict[str, Any] = {
         "state_zero_point": op.state_zero_point,
         "zero_point": op.to_output.stage.zero_point,
-        **multiplier_parts("", op.to_output.multiplier),
+        "multiplier": multiplier_of(op.to_output.multiplier),
     }
     rest = _from_unit(t, newest, done) if done else [(t, newest)]
     return [*find, *tiles, *(step for part in rest for step in _remember(svdf_integers, *part, **constants))]

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, UInt8s, kernel
 from tflm.delegates.compiled.casts import as_int64
-from tflm.delegates.compiled.elementwise import multiplier_parts
-from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, multiplier_of, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.errors import OperatorError
@@ -81,12 +80,8 @@ def sum_integers(
     along: int,
     inner: int,
     zero_points: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    multiplier: Multiplier,
+    stage: Stage,
 ) -> int:
     """Sum up integers without the zero points of the terms, and requantize. Sums wrap to 32 bits, as in TFLM."""
     for i in range(outer):
@@ -97,8 +92,8 @@ def sum_integers(
             for k in range(inner):
                 sums[k] += x[first + k]
         for k in range(inner):
-            value = scaled(as_int64(sums[k]) - zero_points, significand, left, right)
-            y[i * inner + k] = clamped(wrapped(value + zero_point), activation_min, activation_max)
+            value = scaled(as_int64(sums[k]) - zero_points, multiplier)
+            y[i * inner + k] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -171,7 +166,7 @@ def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[
         y=y,
         sums=work_array(sizes["inner"], np.int32),
         zero_points=sizes["along"] * op.input_zero_point,
-        **multiplier_parts("", op.multiplier(divisor)),
+        multiplier=multiplier_of(op.multiplier(divisor)),
         zero_point=op.output_zero_point,
         activation_min=activation_min,
         activation_max=activation_max,

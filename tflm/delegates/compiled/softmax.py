@@ -22,8 +22,7 @@ from tflm.compiler.language import (
 )
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
-from tflm.delegates.compiled.elementwise import multiplier_parts
-from tflm.delegates.compiled.fixed_point import clamped, one_over_one_plus, scaled
+from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, one_over_one_plus, scaled
 from tflm.delegates.compiled.functions import exponential
 from tflm.delegates.compiled.interpolation import look_up_between
 from tflm.kernels.arithmetic.fixed_point import INT32_MAX, QuantizedMultiplier, rounding_divide_by_pot
@@ -50,7 +49,7 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
 @inlined
 def exp_between(distance: int, table: Any, significand: int, left: int, right: int) -> int:
     """Return the exponential of a negative distance, in Q0.15, interpolated in a table of 513 entries."""
-    steps = scaled(-distance, significand, left, right)
+    steps = scaled(-distance, Multiplier(significand, left, right))
     return look_up_between(clamped(steps + 32767, -32768, 32767), table)
 
 
@@ -161,7 +160,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         real_exp = "series" if uses_tiles() else "library"
         return [softmax_float32.step(real_exp=real_exp, **arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
-        multiplier = multiplier_parts("", QuantizedMultiplier(op.significand, op.shift))
+        multiplier = multiplier_of(QuantizedMultiplier(op.significand, op.shift))._asdict()
         if not uses_tiles():
             tables = {"exps": op.exp_lut, "inverses": op.one_over_one_plus_x_lut}
             return [softmax_int16.step(exp="between", inverse="between", **arrays, **tables, **multiplier)]

@@ -14,8 +14,16 @@ from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Sh
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
-from tflm.delegates.compiled.elementwise import multiplier_parts, output_stage, requantization
-from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import (
+    Multiplier,
+    Stage,
+    clamped,
+    multiplier_of,
+    requantization,
+    scaled,
+    stage_of,
+    wrapped,
+)
 from tflm.delegates.compiled.functions import exponential, exponential_minus_one, hyperbolic_tangent
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier
@@ -150,9 +158,7 @@ def refuse_below(x: Elements, lowest: int, count: int) -> int:
 
 
 @kernel
-def quantize(
-    x: Float32s, y: Elements, scale: Float32s, zero_point: int, activation_min: int, activation_max: int, count: int
-) -> int:
+def quantize(x: Float32s, y: Elements, scale: Float32s, stage: Stage, count: int) -> int:
     """Divide by the scale, round (halves away from zero), and add the zero point."""
     divisor, limit, zero = scale[0], as_float32(2.0**31), as_float32(0)
     below_half = as_float32(0.5 - 2.0**-25)
@@ -162,27 +168,18 @@ def quantize(
         if quotient < limit and quotient > -limit:
             # Adding this number, just below a half, never rounds a smaller fraction up to the next integer.
             integer = as_int32(quotient + (below_half if quotient >= zero else -below_half))
-        y[i] = clamped(wrapped(integer + zero_point), activation_min, activation_max)
+        y[i] = clamped(wrapped(integer + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
 @kernel
 def requantize(
-    x: Elements,
-    y: Elements,
-    significand: int,
-    left: int,
-    right: int,
-    input_zero_point: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
-    count: int,
+    x: Elements, y: Elements, multiplier: Multiplier, input_zero_point: int, stage: Stage, count: int
 ) -> int:
     """Convert integers to another scale and zero point."""
     for i in range(count):
-        value = scaled(x[i] - input_zero_point, significand, left, right)
-        y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
+        value = scaled(x[i] - input_zero_point, multiplier)
+        y[i] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -211,43 +208,32 @@ def leaky_relu_int16(
     y: Int16s,
     count: int,
     input_zero_point: int,
-    significand: int,
-    left: int,
-    right: int,
-    significand_alpha: int,
-    left_alpha: int,
-    right_alpha: int,
+    multiplier: Multiplier,
+    multiplier_alpha: Multiplier,
     alpha_sign: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    stage: Stage,
 ) -> int:
     """Scale negative numbers by one multiplier with a sign, others by another one."""
     for i in range(count):
         value = x[i] - input_zero_point
-        identity = scaled(value, significand, left, right)
-        product = scaled(value, significand_alpha, left_alpha, right_alpha) * alpha_sign
-        y[i] = clamped(wrapped((identity if value >= 0 else product) + zero_point), activation_min, activation_max)
+        identity = scaled(value, multiplier)
+        product = scaled(value, multiplier_alpha) * alpha_sign
+        y[i] = clamped(
+            wrapped((identity if value >= 0 else product) + stage.zero_point),
+            stage.activation_min,
+            stage.activation_max,
+        )
     return DONE
 
 
 @kernel
 def absolute_int16(
-    x: Int16s,
-    y: Int16s,
-    count: int,
-    input_zero_point: int,
-    significand: int,
-    left: int,
-    right: int,
-    zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    x: Int16s, y: Int16s, count: int, input_zero_point: int, multiplier: Multiplier, stage: Stage
 ) -> int:
     """Compute absolute values at another scale."""
     for i in range(count):
-        value = scaled(abs(as_int32(x[i]) - input_zero_point), significand, left, right)
-        y[i] = clamped(wrapped(value + zero_point), activation_min, activation_max)
+        value = scaled(abs(as_int32(x[i]) - input_zero_point), multiplier)
+        y[i] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -268,18 +254,18 @@ def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
         return leaky_relu_int16.step(
             **arrays,
             input_zero_point=op.input_zero_point,
-            **multiplier_parts("", op.identity),
-            **multiplier_parts("_alpha", op.alpha),
+            multiplier=multiplier_of(op.identity),
+            multiplier_alpha=multiplier_of(op.alpha),
             alpha_sign=op.alpha_sign,
-            **output_stage(op.output),
+            stage=stage_of(op.output),
         )
     if isinstance(op, Abs):
         multiplier = op.multiplier or ONE
         return absolute_int16.step(
             **arrays,
             input_zero_point=op.input_zero_point,
-            **multiplier_parts("", multiplier),
-            **output_stage(op.output),
+            multiplier=multiplier_of(multiplier),
+            stage=stage_of(op.output),
         )
     return None
 
@@ -296,7 +282,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
     if isinstance(op, FloatLeakyRelu):
         return [leaky_relu.step(**arrays, slope=np.array([op.alpha], np.float32))]
     if isinstance(op, AffineQuantize):
-        return [quantize.step(**arrays, scale=np.array([op.scale], np.float32), **output_stage(op.output))]
+        return [quantize.step(**arrays, scale=np.array([op.scale], np.float32), stage=stage_of(op.output))]
     if isinstance(op, Requantization) and x.dtype == np.int32:
         return [requantize.step(**arrays, input_zero_point=op.input_zero_point, **requantization(op))]
     if x.dtype in (np.float32, np.bool_):
