@@ -6,7 +6,7 @@ import functools
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -564,3 +564,45 @@ def test_a_tensor_has_at_most_32_dimensions(rank: int) -> None:
     main.output(main.input("x", (1,) * rank, schema.TensorType.INT8))
     found = [finding.reason for finding in tflm.verify(builder.build()) if finding.level == "error"]
     assert len(found) == (rank > 32)
+
+
+def places_of(data: bytes, kind: type[Table], at: int) -> Iterator[tuple[type[Table], int]]:
+    """A table, and all tables below it that a vector or a field holds."""
+    yield kind, at
+    for field in fields_of(kind):
+        place = slot_of(data, at, field)
+        start = at + struct.unpack_from("<H", data, place)[0] if place else 0
+        if start and isinstance(field.wire, (SubTable, TableVector)):
+            start += struct.unpack_from("<I", data, start)[0]
+            if isinstance(field.wire, SubTable):
+                yield from places_of(data, field.wire.table, start)
+            else:
+                for each in range(start + 4, start + 4 + 4 * struct.unpack_from("<I", data, start)[0], 4):
+                    yield from places_of(data, field.wire.table, each + struct.unpack_from("<I", data, each)[0])
+
+
+def slot_of(data: bytes, at: int, field: Field) -> int:
+    """Where the vtable of a table says where a field is; 0 if the table lacks it."""
+    vtable = at - struct.unpack_from("<i", data, at)[0]
+    place = vtable + 4 + 2 * field.slot
+    has_slot = place < vtable + struct.unpack_from("<H", data, vtable)[0]
+    return place if has_slot and any(data[place : place + 2]) else 0
+
+
+def test_a_reference_is_inside_of_its_table() -> None:
+    """No byte of it may lie behind the table's end, whatever kind of field it is."""
+    data = MODEL_FILE.read_bytes()
+    tried = set()
+    for kind, at in places_of(data, schema.Model, struct.unpack_from("<I", data)[0]):
+        (size,) = struct.unpack_from("<H", data, at - struct.unpack_from("<i", data, at)[0] + 2)
+        for field in fields_of(kind):
+            place = slot_of(data, at, field)
+            if isinstance(field.wire, Scalar) or not place:
+                continue
+            tried.add(type(field.wire))
+            for missing in (1, 4):
+                changed = bytearray(data)
+                struct.pack_into("<H", changed, place, size - 4 + missing)
+                with pytest.raises(tflm.ModelError, match="do not fit|outside"):
+                    tflm.Model(changed)
+    assert {UnionType, TableVector, ScalarVector, StringType} <= tried
