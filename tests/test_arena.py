@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -312,3 +313,21 @@ def test_one_offline_plan_serves_the_tensors_of_all_subgraphs(oracle: Oracle) ->
     measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
     assert {buffer.name: buffer.offset for buffer in measured.buffers} == {"x": 64, "state": 0, "y": 32}
     assert printed_figures(oracle.allocations(model))["head"] == measured.head_bytes == 80
+
+
+def test_an_arena_of_any_size_that_is_too_small_names_what_lacks_how_much() -> None:
+    model = tflm.Model.from_file(EXAMPLE / "hello_world_int8.tflite")
+    needed = tflm.measure_arena(model, tflm.AllOpsResolver()).minimum_arena_bytes
+    lacking = set()
+    for size in range(0, needed - 16, 8):  # of which alignment may take 16
+        with pytest.raises(tflm.ArenaError) as error:
+            tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(size)).allocate_tensors()
+        found = re.match(
+            r"the arena is too small for (.*): ([\d,]+) bytes .*, ([\d,]+) available, ([\d,]+)", str(error.value)
+        )
+        assert found is not None
+        requested, available, missing = (int(each.replace(",", "")) for each in found.groups()[1:])
+        assert requested == available + missing
+        assert 0 < missing <= needed - size
+        lacking.add(found[1])
+    assert {"3 x NodeAndRegistration", "SubgraphAllocations", "TfLiteFullyConnectedParams"} <= lacking

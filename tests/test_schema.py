@@ -603,6 +603,6 @@ def test_a_reference_is_inside_of_its_table() -> None:
             for missing in (1, 4):
                 changed = bytearray(data)
                 struct.pack_into("<H", changed, place, size - 4 + missing)
-                with pytest.raises(tflm.ModelError, match="do not fit|outside"):
+                with pytest.raises(tflm.ModelError, match=r"do not fit|outside"):
                     tflm.Model(changed)
     assert {UnionType, TableVector, ScalarVector, StringType} <= tried
