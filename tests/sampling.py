@@ -1,4 +1,4 @@
-"""Parameters of tests of which `make test` runs some, and `make long` the rest."""
+"""Parameters and examples of tests of which `make test` runs some, and `make long` the rest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+MANY = 100
+"""Examples of a random test from which on a profile of hypothesis is that of `make long`."""
 
 
 def some(values: Iterable[Any], *often: Any) -> list[Any]:
@@ -17,6 +21,11 @@ def some(values: Iterable[Any], *often: Any) -> list[Any]:
     found = list(values)
     assert set(often) <= set(found)
     return [value if value in often else _rare(value) for value in found]
+
+
+def examples(count: int) -> int:
+    """Number of examples of a random test: so many in `make long`, two fifths of them in `make test`."""
+    return count if settings().max_examples >= MANY else max(2 * count // 5, 1)
 
 
 def _rare(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sampling import some
+from sampling import examples, some
 
 from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory import simple_memory_allocator as module
@@ -18,11 +18,11 @@ from tflm.testing import CheckFailed, check_allocator
 
 @pytest.mark.parametrize("allocator", [SimpleMemoryAllocator, RecordingSimpleMemoryAllocator])
 def test_allocators_pass(allocator: Callable[[Arena], SimpleMemoryAllocator]) -> None:
-    check_allocator(allocator, max_examples=100)
+    check_allocator(allocator, max_examples=examples(100))
 
 
 def test_an_allocator_is_accepted_as_an_object() -> None:
-    check_allocator(SimpleMemoryAllocator(Arena(bytearray(100))), max_examples=20)
+    check_allocator(SimpleMemoryAllocator(Arena(bytearray(100))), max_examples=examples(20))
 
 
 FAULTS = {

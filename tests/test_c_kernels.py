@@ -418,7 +418,7 @@ def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[A
     "processor",
     [
         "",
-        "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0",
+        pytest.param("-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", marks=pytest.mark.long),  # as a Cortex-M0+
         "cortex-m4",
         pytest.param("cortex-m3", marks=pytest.mark.long),  # as this machine, but for its compiler
         "cortex-m0plus",

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from test_real_models import recorded
 from typer.testing import CliRunner
 
@@ -323,7 +324,7 @@ def test_the_stack_of_every_function_is_known_for_every_part() -> None:
 
 @pytest.mark.parametrize("operator", cmsis_nn.OPERATORS)
 @given(data=st.data())
-@settings(max_examples=10, phases=(Phase.generate,), deadline=None)
+@settings(max_examples=examples(10), phases=(Phase.generate,), deadline=None)
 def test_a_bound_of_the_stack_includes_the_functions_that_are_called(operator: str, data: st.DataObject) -> None:
     model, _ = data.draw(OPERATORS[operator])
     try:

@@ -12,6 +12,7 @@ from checked_program import Array, CheckedProgram, needs_compiler
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph
+from sampling import examples
 
 import tflm
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
@@ -46,7 +47,7 @@ def input_bytes(model: tflm.Model) -> int:
 
 
 @pytest.mark.runs(0.3)
-@settings(max_examples=8, phases=(Phase.reuse, Phase.generate))
+@settings(max_examples=examples(8), phases=(Phase.reuse, Phase.generate))
 @given(image_graph(), st.integers(1, 9), st.integers(0, 9))
 def test_fed_programs_answer_as_the_model(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, rows: int, seed: int

@@ -16,6 +16,7 @@ from image_graphs import image_graph
 from leftover_graphs import Leftovers, leftover_graph, with_leftovers
 from models import FLOAT32, INT8, INT16
 from oracle import Oracle, OracleError
+from sampling import examples
 
 import tflm
 from tflm.graph import Graph
@@ -53,7 +54,7 @@ def arena_and_operators(data: bytes) -> tuple[int, int]:
 
 
 @given(model=leftover_graph(), seed=st.integers(0, 99))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_graphs_with_leftovers_keep_every_bit_and_do_not_grow(oracle: Oracle, model: bytes, seed: int) -> None:
     rng = np.random.default_rng(seed)
     inputs = [random_inputs(tflm.Model(model), rng) for _ in range(2)]
@@ -70,7 +71,7 @@ def test_random_graphs_with_leftovers_keep_every_bit_and_do_not_grow(oracle: Ora
 
 
 @given(model=image_graph(), seed=st.integers(0, 99), data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_leftovers_that_were_put_into_random_graphs_are_gone(
     oracle: Oracle, model: bytes, seed: int, data: st.DataObject
 ) -> None:
@@ -493,7 +494,7 @@ def test_tile_reports_what_was_folded() -> None:
 
 
 @given(model=leftover_graph(), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_damaged_models_are_folded_or_refused(model: bytes, seed: int) -> None:
     with contextlib.suppress(tflm.TflmError):
         tflm.fold(tflm.Model(fuzz.change_table(model, random.Random(seed))))

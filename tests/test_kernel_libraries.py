@@ -14,6 +14,7 @@ import outcomes
 import pytest
 from hypothesis import assume, given, settings
 from models import Case
+from sampling import examples
 from test_arena import corpus_models
 
 import tflm
@@ -151,7 +152,7 @@ def tensor_of(model: tflm.Model, place: int) -> Any:
     return (model.subgraphs[0].tensors or [])[(operator.inputs or ())[place]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=OPERATORS["UNIDIRECTIONAL_SEQUENCE_LSTM"])
 def test_lstm_of_cmsis_nn_forgets(case: Case) -> None:
     data, invocations = case
@@ -168,7 +169,7 @@ def test_lstm_of_cmsis_nn_forgets(case: Case) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=OPERATORS["TRANSPOSE_CONV"])
 def test_transpose_conv_of_cmsis_nn_leaves_its_activation_out(case: Case) -> None:
     data, invocations = case
@@ -195,7 +196,7 @@ def scaled(value: int, multiplier: tuple[int, int]) -> int:
     return int(multiply_by_quantized_multiplier(np.array([value]), *multiplier)[0])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=OPERATORS["SVDF"])
 def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -> None:
     """Against the rule in plain Python: columns saturate at 16 bits and are stored in 8."""
@@ -238,7 +239,7 @@ def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -
 
 @pytest.mark.runs(0.5)
 @given(case=OPERATORS["CONV_2D"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
     model = tflm.Model(case[0])
     names = ["cortex-m0", "cortex-m4", "cortex-m55", "esp32s3"]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from models import INT8, INT16, Draw
+from sampling import examples
 
 import tflm
 from tflm.schema import (
@@ -205,7 +206,7 @@ def scratch(model: tflm.Model, part: str, kernels: str) -> list[int]:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(plain=convolutions(), multiplied=convolutions(multiplies=True))
 def test_convolutions_of_cmsis_nn(plain: Convolution, multiplied: Convolution, cpu: str) -> None:
     found = scratch(plain.model(BuiltinOperator.CONV_2D), CPUS[cpu], "cmsis-nn")
@@ -229,7 +230,7 @@ def one_row(draw: Draw) -> Convolution:
     return Convolution(1, rows, columns, draw(st.integers(1, 5)), draw(st.integers(1, 3)), INT8)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(conv=one_row())
 def test_windows_of_one_row_with_helium(conv: Convolution) -> None:
     found = scratch(conv.model(BuiltinOperator.CONV_2D), "cortex-m55", "cmsis-nn")

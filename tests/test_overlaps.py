@@ -11,6 +11,7 @@ from differential import assert_close, run
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
+from sampling import examples
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -80,7 +81,7 @@ def with_places(model: tflm.Model, places: dict[int, int]) -> bytes:
 
 @pytest.mark.parametrize("operator", [name for name in CLAIMING if name in OPERATORS])
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_tensors_may_share_bytes_where_it_is_declared(oracle: Oracle, operator: str, data: st.DataObject) -> None:
     case, invocations = data.draw(OPERATORS[operator])
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from models import counter
-from sampling import some
+from sampling import examples, some
 
 import tflm
 from tflm.errors import ArenaError, ArenaExhausted
@@ -21,15 +21,15 @@ from tflm.testing import CheckFailed, check_planner
 
 @pytest.mark.parametrize("name", [name for name in PLANNERS if name != "optimal"])
 def test_planners_pass(name: str) -> None:
-    check_planner(PLANNERS[name], max_examples=30)
+    check_planner(PLANNERS[name], max_examples=examples(30))
 
 
 def test_the_optimal_planner_passes_when_its_search_is_cut_short() -> None:
-    check_planner(lambda: OptimalPlanner(time_limit=None, step_limit=20_000), max_examples=30)
+    check_planner(lambda: OptimalPlanner(time_limit=None, step_limit=20_000), max_examples=examples(30))
 
 
 def test_a_planner_is_accepted_as_an_object() -> None:
-    check_planner(GreedyMemoryPlanner(), max_examples=20)
+    check_planner(GreedyMemoryPlanner(), max_examples=examples(20))
 
 
 Place = Callable[[Sequence[Buffer]], list[int]]

@@ -15,6 +15,7 @@ from differential import assert_close, printed_figures, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
+from sampling import examples
 from test_arena import corpus_models
 from test_real_models import recorded
 
@@ -120,7 +121,7 @@ def test_operators_change_places_and_nothing_else_does(model: bytes, data: st.Da
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @given(model=graphs(), seed=st.integers(0, 99))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_plan_keeps_its_promise_and_the_answers(
     oracle: Oracle, mode: dict[str, bool], model: bytes, seed: int
 ) -> None:
@@ -159,7 +160,7 @@ def test_visual_wake_words_needs_no_more_than_what_is_alive(corpus: Path) -> Non
 
 @pytest.mark.parametrize("operator", sorted(name for name in OPERATORS if name.startswith("UNIDIR") or "SVDF" in name))
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_scratch_buffers_are_planned_for(oracle: Oracle, operator: str, data: st.DataObject) -> None:
     model, invocations = data.draw(OPERATORS[operator])
     try:

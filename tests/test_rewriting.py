@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph, windows
 from oracle import Oracle
+from sampling import examples
 
 import tflm
 from tflm.graph import Graph
@@ -140,7 +141,7 @@ def planned(model: tflm.Model) -> bytes:
 
 
 @given(model=image_graph(), seed=st.integers(0, 99), data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_random_bands_of_random_graphs_give_the_same_answers(
     oracle: Oracle, model: bytes, seed: int, data: st.DataObject
 ) -> None:
@@ -244,7 +245,7 @@ def test_a_plan_that_loses_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     channels=st.integers(0, 4),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_convolution_that_pads_by_itself_gives_what_it_gave_behind_a_pad(
     oracle: Oracle,
     size: tuple[int, int],
@@ -479,7 +480,7 @@ def test_a_tensor_that_broadcasts_along_rows_keeps_an_operator_out_of_bands(othe
 
 
 @given(model=image_graph(), data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
     model: bytes, data: st.DataObject
 ) -> None:
@@ -721,7 +722,7 @@ def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> Non
 
 
 @given(model=image_graph())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_a_stripped_model_is_smaller_keeps_its_plan_and_its_answers(model: bytes) -> None:
     planned_model = tflm.Model(planned(tflm.Model(model)))
     stripped = tflm.strip(planned_model)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph, shrinking_network
+from sampling import examples
 from test_cli import INT8_MODEL
 
 import tflm
@@ -181,7 +182,7 @@ def test_other_kernels_refuse_buffers_that_share_bytes() -> None:
     assert refused
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(image_graph() | graphs(), st.sampled_from([0.15, 0.3, 0.5, 0.8]), st.booleans())
 def test_no_simple_plan_of_a_random_model_costs_less(data: bytes, share: float, overlap: bool) -> None:
     model = tflm.Model(data)
@@ -271,7 +272,7 @@ SIZES = [Memory("A", 1 << 12), Memory("B", 1 << 20, 3), Memory("C", 1 << 28, 9)]
 def test_check_planner_accepts_a_planner_of_several_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several_memories, "MAX_STATES", 4)  # of the largest problems
     monkeypatch.setattr(several_memories, "MAX_EXPANSIONS", 500)
-    check_planner(lambda: SeveralMemoriesPlanner(SIZES), memories=[m.bytes for m in SIZES], max_examples=10)
+    check_planner(lambda: SeveralMemoriesPlanner(SIZES), memories=[m.bytes for m in SIZES], max_examples=examples(10))
 
 
 Change = Callable[[list[Buffer], list[Spot]], list[Spot]]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph
+from sampling import examples
 from test_cli import figures, run
 
 import tflm
@@ -291,7 +292,7 @@ OF_OTHER_SHAPES = {"CONV_2D", "DEPTHWISE_CONV_2D", "PACK", "STRIDED_SLICE", "SVD
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() & RULED_OPERATORS - OF_OTHER_SHAPES))
 @given(data=st.data())
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 def test_the_shapes_of_outputs_follow_from_those_of_inputs(operator: str, data: st.DataObject) -> None:
     model, _ = data.draw(OPERATORS[operator])
     found, right = forgotten_and_found(model)

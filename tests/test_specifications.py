@@ -7,6 +7,7 @@ import pytest
 from differential import run
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from specifications import SPECIFICATIONS
 from specifications.example import Example
 
@@ -19,7 +20,7 @@ MAXIMUM_WORK = 3000
 
 
 @pytest.mark.parametrize("operator", SPECIFICATIONS)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(data=st.data())
 def test_kernel_gives_what_is_specified(operator: str, data: st.DataObject) -> None:
     model, invocations = data.draw(OPERATORS[operator])

@@ -14,6 +14,7 @@ import outcomes
 import pytest
 from hypothesis import given, settings
 from models import counter
+from sampling import examples
 
 import tflm
 from tflm.kernels import REGISTRATIONS, KernelContext, Node, Registration
@@ -124,7 +125,7 @@ def test_the_package_is_imported_without_hypothesis() -> None:
 @pytest.mark.parametrize("name", ["CONV_2D", "ARG_MAX", "SVDF", "IF", "RSQRT", "SPLIT", "SPACE_TO_BATCH_ND"])
 def test_a_kernel_passes_on_models_of_its_operator(name: str) -> None:
     """Scalars, state, several operators, subgraphs and elements that are rejected in an invoke."""
-    check_kernel(REGISTRATIONS[name], max_examples=10)
+    check_kernel(REGISTRATIONS[name], max_examples=examples(10))
 
 
 def changing(name: str, change: Callable[[Array, Array], None]) -> Registration:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, Draw
 from oracle import Oracle
-from sampling import some
+from sampling import examples, some
 from test_cli import INT8_MODEL, run
 from typer.testing import CliRunner
 
@@ -519,7 +519,7 @@ def test_a_network_with_padding_keeps_what_stays_the_same() -> None:
 
 @needs_compiler
 @pytest.mark.runs(0.2)
-@settings(max_examples=8, phases=(Phase.reuse, Phase.generate))
+@settings(max_examples=examples(8), phases=(Phase.reuse, Phase.generate))
 @given(networks(), st.sampled_from([1, 1, 2, 4]), st.integers(0, 9))
 def test_c_keeps_what_stays_the_same_in_place(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, hop: int, seed: int

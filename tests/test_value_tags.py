@@ -17,6 +17,7 @@ from differential import assert_close, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
+from sampling import examples
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -93,7 +94,7 @@ def test_memory_holds_of_each_byte_what_was_written_last(
 
 @pytest.mark.runs(0.1)
 @given(model=graphs(), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
     """In metadata and as a list of offsets, which are judged alike; what is refused runs if that is wanted."""
     main = tflm.Model(model).subgraphs[0]
@@ -136,7 +137,7 @@ def counted(width: int) -> models.Case:
     moved=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=3),
     apart=st.booleans(),
 )
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_values_are_followed_into_subgraphs(
     oracle: Oracle, case: models.Case, moved: list[tuple[int, int]], apart: bool
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky, NoSuchExample
+from hypothesis.errors import Flaky, HypothesisWarning, NoSuchExample
 
 from tflm.errors import CheckFailed
 
@@ -62,7 +63,9 @@ def check_examples(
         suppress_health_check=list(HealthCheck),
     )
     smallest = next((example for example in first if fails(example)), None)
-    with suppress(NoSuchExample, Flaky):
+    with suppress(NoSuchExample, Flaky), warnings.catch_warnings():
+        # Hypothesis formats the example even though nothing shows it, and warns if the text is long.
+        warnings.simplefilter("ignore", HypothesisWarning)
         if smallest is None:
             smallest = find(strategy, fails, settings=profile)
     while smallest is not None and Phase.shrink in PHASES:
