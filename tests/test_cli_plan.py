@@ -218,7 +218,7 @@ def test_a_buffer_that_fits_no_memory_is_named_with_what_helps(tmp_path: Path) -
     path.write_bytes(shrinking_network(64).data)
     answer = run("plan", path, "--memories", "A:11K,B:10K")
     assert answer.returncode != 0
-    assert "'x' (12288 bytes) fits none of A beside the tail (" in answer.stderr
+    assert "'x' (12288 bytes) fits none of A next to the tail (" in answer.stderr
     assert "tflm tile" in answer.stderr
 
 

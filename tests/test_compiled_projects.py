@@ -206,7 +206,7 @@ def test_projects_build_the_library_that_a_model_calls(tmp_path: Path) -> None:
         (("--board", "nrf52dk", "--kernels", "reference"), "use generated or cmsis-nn"),
         (("--board", "esp32-cam", "--kernels", "cmsis-nn"), "not for target"),
         (("--board", "nrf52dk", "--memories", "DTCM:1K"), "nrf52dk has no memory 'DTCM'"),
-        (("--board", "nrf52dk", "--memories", "RAM:1K", "--ram", "1K"), "--ram is for one memory"),
+        (("--board", "nrf52dk", "--memories", "RAM:1K", "--ram", "1K"), "use either --ram, for one memory"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(tmp_path: Path, options: tuple[str, ...], message: str) -> None:

@@ -125,7 +125,7 @@ def test_an_operator_that_used_up_the_stack_is_told() -> None:
         ran = run_device(device, STEPS, MachineOptions(), silent)
     assert ran.verdict.status is Status.EQUAL
     (line,) = overflow_lines(ran)
-    assert line.startswith("operator 1 SVDF used up the stack")
+    assert line.startswith("operator 1 SVDF overflowed the stack")
 
 
 MISHAP = st.builds(Mishap, st.integers(0, 2500), st.sampled_from(MISHAPS), st.integers(0, 7))

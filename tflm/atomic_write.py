@@ -22,7 +22,7 @@ Approval = Callable[["Mapping[Path, Contents | None]"], None]
 """Is given contents by path (None for a file that is appended to or removed); raises an error if that is forbidden."""
 
 approval: ContextVar[Approval | None] = ContextVar("approval", default=None)
-"""What restricts the files that a command writes."""
+"""The rules for the files that a command writes."""
 
 
 def write_atomically(path: FilePath, data: Contents) -> None:
@@ -115,7 +115,7 @@ def _ask(contents: Mapping[Path, Contents | None]) -> None:
 
 
 def _staged(path: FilePath, data: Contents) -> str:
-    """Write what is to replace a file next to it; returns the temporary file."""
+    """Write the new contents to a temporary file next to the old one, and return the temporary file."""
     name = os.path.realpath(path)  # a link remains a link
     if os.path.isdir(name):
         raise IsADirectoryError(errno.EISDIR, "is a directory; name a file", os.fspath(path))

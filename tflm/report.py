@@ -98,7 +98,7 @@ class Table:
 
     @classmethod
     def of(cls, title: str, records: Iterable[Any], *figures: Figure | None) -> Table:
-        """A table with a row for each record and a column for each figure; None stands for no column."""
+        """A table with a row for each record and a column for each figure; None means no column."""
         shown = [figure for figure in figures if figure is not None]
         columns = {figure.label: figure.column for figure in shown}
         return cls(title, columns, ([figure.cell(record) for figure in shown] for record in records))

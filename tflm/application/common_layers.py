@@ -149,7 +149,7 @@ class _Layers:
         weights = self._weights(channels, 3, 3, 4, weight=weight)
         x = self._input(1, 1, positions, 4)
         inputs = [x, weights, self._bias(channels)]
-        # With these scales and large weights, requantization to positive outputs takes two multiply-adds, not one.
+        # With these scales and large weights, requantization to positive outputs needs two multiply-adds, not one.
         scale, shape = 0.05 if weight == 1 else 0.07, (1, 1, positions, channels)
         self._add(BuiltinOperator.CONV_2D, inputs, shape, options, scale, is_positive)
 

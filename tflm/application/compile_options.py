@@ -24,7 +24,7 @@ def compile_options(
         OptionError: a text is invalid, or options exclude each other.
     """
     if ram is not None and memories is not None:
-        raise OptionError("--ram is for one memory; give it, or --memories")
+        raise OptionError("use either --ram, for one memory, or --memories")
     if optimize is not None and (ram is not None or memories is not None):
         raise OptionError("--optimize chooses the RAM; leave out --ram and --memories, or --optimize")
     return CompileOptions(

@@ -144,7 +144,7 @@ def compiled_fit(model: Model, board: Board, *, name: str = "model", reserve: in
 
 
 def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> CompiledFit | None:
-    """As `compiled_fit`; None for a model that cannot be compiled."""
+    """Return the same as `compiled_fit`, or None for a model that cannot be compiled."""
     try:
         return compiled_fit(model, board, reserve=reserve)
     except TflmError:

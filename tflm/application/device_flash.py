@@ -20,10 +20,10 @@ class _Flasher(NamedTuple):
     """A tool that flashes the projects of a kind.
 
     Attributes:
-        command: what is run, with values in braces.
+        command: the command line, with placeholders in braces.
         install: how to get the tool.
         image: the file in the project that must have been built; empty if the tool builds it.
-        port: what is added for a port.
+        port: the arguments that select a port.
         folder: where it is run, in the project's folder.
     """
 
@@ -59,7 +59,7 @@ FLASHERS = {
     ),
     "platformio": (_Flasher("pio run --target upload", "pip install platformio", port=" --upload-port {port}"),),
 }
-"""By kind of project, the preferred one first."""
+"""Tools for each kind of project, the preferred one first."""
 
 
 def flash_device(folder: Path, machine: Machine, port: str | None, kind: str | None = None) -> None:

@@ -54,7 +54,7 @@ class DeviceRun(NamedTuple):
     """A device compared with the results computed here.
 
     Attributes:
-        verdict: how they compare.
+        verdict: the result of the comparison.
         operators: the times of the operators.
         machine: the part and kernels that it was compared with.
         facts: what the device says of itself, after the last invoke.
@@ -153,7 +153,7 @@ def run_figures(path: Path, run: DeviceRun) -> dict[str, Any]:
 
 
 def run_report(run: DeviceRun) -> Report:
-    """The verdict, what the device reports next to what is predicted, and the times of its operators."""
+    """Report the verdict, the device's figures next to the predicted ones, and the times of its operators."""
     facts, verdict = run.facts, run.verdict
     arena = with_thousands(facts.arena_used_bytes)
     if run.predicted_arena_bytes is not None:
@@ -197,7 +197,7 @@ SHOWN = 8
 
 
 def wrong_lines(run: DeviceRun) -> list[str]:
-    """Input, expected and received values of the operator that is wrong, and what is known about it."""
+    """Return input, expected and received values of the wrong operator, and further facts about it."""
     wrong = run.verdict.wrong
     if wrong is None:
         return []
@@ -214,11 +214,14 @@ def wrong_lines(run: DeviceRun) -> list[str]:
 
 
 def overflow_lines(run: DeviceRun) -> list[str]:
-    """The operator that used up the stack; whatever lies below it was overwritten, or may be with other inputs."""
+    """Name the operator that overflowed the stack. It may have overwritten whatever lies below, also with other
+    inputs."""
     if run.facts.overflow is None:
         return []
     operator = run.operators[run.facts.overflow]
-    return [f"operator {operator.operator_index} {operator.operator} used up the stack: give the firmware more of it"]
+    return [
+        f"operator {operator.operator_index} {operator.operator} overflowed the stack: increase the firmware's stack"
+    ]
 
 
 def _shown(values: Any, first: int) -> str:

@@ -1,4 +1,4 @@
-"""What works in this installation, what does not, and how to fix it."""
+"""Check this installation, and say how to fix what does not work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXTRA = re.compile(r"\bextra == '(?P<extra>[\w-]+)'")
 MODULE_SUFFIXES = (".py", ".so", ".pyd")
 
 RECORDED = [-117, 95, -128, -106]
-"""What TFLM answers for `recorded_model()` and `recorded_input()`."""
+"""TFLM's result for `recorded_model()` and `recorded_input()`."""
 
 Status = Literal["ok", "absent", "problem"]
 
@@ -203,7 +203,7 @@ def _run(name: str, delegates: tuple[delegates.Delegate, ...]) -> Check:
         warnings.simplefilter("always")
         try:
             answer = _answer(delegates)
-        except Exception as error:  # whatever is broken here is what the user wants to know
+        except Exception as error:  # report any problem: that is what the user wants to know
             return Check(name, "problem", f"{type(error).__name__}: {error}", _how_to_report())
     if caught:
         return Check(name, "problem", str(caught[0].message), "reinstall numba and llvmlite: pip install -U numba")

@@ -18,7 +18,7 @@ class CheckFailed(RequestError):
 
 
 class NotKnown(CheckFailed):
-    """What was asked for cannot be decided. The command exits with status 3."""
+    """The question cannot be decided. The command exits with status 3."""
 
 
 def described(error: Exception) -> str:

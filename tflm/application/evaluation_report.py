@@ -36,7 +36,7 @@ def evaluation_figures(path: Path, found: Evaluation) -> dict[str, Any]:
 
 
 def difference_figures(found: Evaluation) -> dict[str, Any]:
-    """The differences from the reference, which is there, for JSON."""
+    """Return the differences from the reference for JSON; there must be a reference."""
     names = "changed_answers", "mean_absolute_error", "root_mean_square_error", "largest_error", "signal_to_noise_db"
     return {name: getattr(found.difference, name) for name in names}
 

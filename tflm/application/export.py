@@ -373,12 +373,12 @@ RESOURCE_INCLUDE = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n
 
 
 class ArenaMemory(NamedTuple):
-    """Where a piece of the arena goes.
+    """The memory of a piece of the arena.
 
     Attributes:
         part: "arena", "head" or "tail"; in a plan of several memories, such as "psram_buffers" next to the arena.
         bytes: its size.
-        where: the memory, for a comment.
+        where: name of the memory, for a comment.
         attribute: the C++ attribute that places an array there; empty for the default memory of variables.
         include: the header that defines the attribute, or allocates; empty if none is needed.
         allocation: an expression that allocates it on the heap; a template with its `size`; empty for an array.
@@ -398,12 +398,12 @@ class ArenaMemory(NamedTuple):
 
     @property
     def camel(self) -> str:
-        """The part of the size constant's name that stands for it."""
+        """The piece's part of the size constant's name."""
         return "".join(word.capitalize() for word in self.array.split("_")).removeprefix("Tensor")
 
     @property
     def macro(self) -> str:
-        """The part of the placing macro's name that stands for it."""
+        """The piece's part of the placing macro's name."""
         return self.part.upper()
 
 
@@ -685,7 +685,7 @@ def _show_output(index: int, tensor: Tensor) -> str:
 
 
 def show_output(number: int, what: str, type: str, values: str, count: int, scale: float, zero_point: int) -> str:
-    """C that prints the elements of an output, what they stand for, and which one is the largest.
+    """Return C code that prints the elements of an output, their meaning, and the largest one.
 
     Args:
         number, what: the number of the output, and its description for a comment.

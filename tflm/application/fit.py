@@ -47,10 +47,10 @@ LONGEST_NAME = 48
 
 
 def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
-    """The boards with the least RAM of their own that a model fits, with their usual kernels and the same reserve.
+    """Return the boards with the least built-in RAM that a model fits, with their usual kernels and the same reserve.
 
     Args:
-        smallest: what the model takes of another board.
+        smallest: the model's fit on another board.
         model: the model.
     """
     head = sum(buffer.bytes for buffer in smallest.measured.peak.buffers if buffer.kind != "scratch")
@@ -294,7 +294,7 @@ def _libraries(board: Board, kernels: Kernels | None, release: Releases | None) 
 
 
 def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bool = False) -> Fit:
-    """The best of what a search has tried, with boards and advice if nothing fits and it was not interrupted."""
+    """Return the best result of a search, with boards and advice if nothing fits and it was not interrupted."""
     board, candidates = search.board, search.candidates
     if not candidates:
         raise OperatorError(f"cannot run on {board.name}: {search.steps[0].reason}")

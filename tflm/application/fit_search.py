@@ -65,10 +65,10 @@ class FitStep:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A step and what it made.
+    """A step and the model that it produced.
 
     Attributes:
-        portable: whether other kernels give the same answers: not where tensors overlap.
+        portable: whether other kernels compute the same results, which is not so if tensors overlap.
         plan: the places of buffers in several memories; None for an arena in one piece, or head and tail.
     """
 
@@ -179,7 +179,7 @@ class FitSearch:
         return min(in_one_piece, key=lambda c: (c.found.answer is Answer.NO, c.found.measured.minimum_arena_bytes))
 
     def _attempts(self, library: KernelLibrary) -> Iterator[Attempt]:
-        """What to try with a library, in order; a generator, so that it can look at what came before."""
+        """Yield the attempts for a library, in order. As a generator, it can depend on earlier results."""
         model = self.model
         lost = next(values_lost_with(library, self.board.target, model), None)
         if lost is None:

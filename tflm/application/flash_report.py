@@ -1,4 +1,4 @@
-"""The flash and static RAM that TFLM takes, and what a board has left, as reports."""
+"""Reports of the flash and static RAM that TFLM takes, and of what a board has left."""
 
 from __future__ import annotations
 

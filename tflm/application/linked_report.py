@@ -46,7 +46,7 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
     ]
     columns = {"": NAME, "flash predicted": NUMBER, "linked": NUMBER, "RAM predicted": NUMBER, "linked ": NUMBER}
     table = Table(
-        "What the linker placed, in bytes",
+        "Linked sizes, in bytes",
         columns,
         [
             tuple("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
@@ -68,7 +68,7 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
 
 
 def _arena_findings(predicted: BoardFit, linked: Linked) -> list[DeviceFinding]:
-    """That the firmware's arena is too small, unless it may be in several memories."""
+    """Report that the firmware's arena is too small, unless it may be in several memories."""
     missing = predicted.measured.minimum_arena_bytes - linked.ram[ARENA]
     if not linked.ram[ARENA] or missing <= 0 or predicted.separate is not None:
         return []
@@ -81,7 +81,7 @@ def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:
     ram, share = predicted.firmware_ram or FirmwareRam(0, 0), predicted.board.share
     code, static = linked.flash_bytes - linked.flash[MODEL], linked.ram_bytes - linked.ram[ARENA]
     sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
-    # What the SDK adds again as a range is subtracted here, so that each sum is the linker's figure.
+    # The SDK's share is added again as a range below; subtract it here, so that each sum equals the linker's figure.
     return replace(
         predicted,
         model_bytes=linked.flash[MODEL] or predicted.model_bytes,

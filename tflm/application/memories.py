@@ -1,4 +1,4 @@
-"""Which parts of a model are in which memory, and the traffic of an inference."""
+"""Report which parts of a model are in which memory, and the traffic of an inference."""
 
 from __future__ import annotations
 

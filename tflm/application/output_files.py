@@ -1,4 +1,4 @@
-"""Which files a command may write: those that are new, and those that it wrote itself and nobody changed since.
+"""Decide which files a command may write: new ones, and those that tflm wrote and that have not changed since.
 
 The cache folder remembers which files were written, by hashes of path and contents.
 """
@@ -38,7 +38,7 @@ class Written(Enum):
 
 
 class OutputRules:
-    """What a command reads, and what it may write; its call is an `approval`.
+    """The files that a command reads, and the rules for what it may write; calling it returns an `approval`.
 
     Args:
         inputs: files that the command reads, which are never replaced.

@@ -20,14 +20,14 @@ from tflm.report import Report
 from tflm.toml_files import read_toml
 
 MACHINE_KEYS = {"tflm" if name == "release" else name: name for name in MachineOptions._fields}
-"""The settings that name a machine and what is reserved of it, and the fields of `MachineOptions` for them."""
+"""Settings for a machine and its reserve, and the corresponding fields of `MachineOptions`."""
 
 KEYS = (*MACHINE_KEYS, "budgets")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project's file says.
+    """The contents of a project's settings file.
 
     Attributes:
         path: the file; None if there is none.

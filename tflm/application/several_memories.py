@@ -26,7 +26,7 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 
 SLOW_COST = 6.0
-"""What a byte costs in a memory outside the chip, or in any but the first one named, unless `--cost` says otherwise."""
+"""Default cost of a byte in memories outside of the chip, and in all but the first given memory."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def spread_of(plan: MemoriesPlan, board: Board) -> tuple[Placement, ...]:
 
 
 def placed_buffers(plan: MemoriesPlan) -> list[PlacedBuffer]:
-    """Where each buffer goes, in TFLM's order."""
+    """Return the place of each buffer, in TFLM's order."""
     return [
         PlacedBuffer(name, b.size, b.first_use, b.last_use, plan.memories[spot.memory].name, spot.offset, moved)
         for name, b, spot, moved in zip(plan.names, plan.buffers, plan.spots, plan.traffic)
@@ -175,7 +175,7 @@ def shares_table(plan: MemoriesPlan) -> Table:
 
 
 def rivals_table(plan: MemoriesPlan) -> Table:
-    """A table of the costs of this plan and of simpler ones, with their traffic, and its time where that is known."""
+    """Return a table with the costs of this plan and of simpler ones, their traffic, and its time if known."""
     rates = [each.rate for each in plan.memories]
     columns = {"plan": TEXT, "cost": NUMBER, **dict.fromkeys((f"bytes in {m.name}" for m in plan.memories), NUMBER)}
     columns |= {f"ms in {each.name}": NUMBER for each in plan.memories if each.rate is not None}
@@ -241,7 +241,7 @@ def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: 
 
 
 def costs_figures(plan: MemoriesPlan) -> dict[str, Any]:
-    """What a plan and simpler ones cost, for a JSON document."""
+    """Return the costs of a plan and of simpler ones, for a JSON document."""
     return {
         "cost": plan.cost,
         "lower_bound": plan.lower_bound,

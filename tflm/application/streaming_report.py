@@ -51,7 +51,7 @@ def streaming_report(
     after: ArenaMeasurement,
     compared: Evaluation | None,
 ) -> Report:
-    """What an invoke takes and computes, before and after.
+    """Report the inputs and the work of an invoke, before and after.
 
     Args:
         compared: the streaming form on whole windows, with the original as reference; None if there are none.

@@ -62,7 +62,7 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """A manifest from its file.
+    """Read a manifest from its file.
 
     Raises:
         OSError: it can't be read.

@@ -89,8 +89,8 @@ def report(title: str, target: str, needs: list[Need]) -> Report:
     )
     size = size_for_all(needs)
     notes = [
-        "Where several versions of ESP-NN are listed, ESPHome takes the newest one when a firmware is built.",
-        "Of ESPHome 2026.4, only the beta 2026.4.0b2 had ESP-NN 1.2.1; 2026.4.0 went back to 1.1.2.",
+        "If several versions of ESP-NN are listed, ESPHome uses the newest one when a firmware is built.",
+        "In ESPHome 2026.4, only the beta 2026.4.0b2 contained ESP-NN 1.2.1; 2026.4.0 reverted to 1.1.2.",
         "tflm check explains what behaves differently: --kernels esp-nn@VERSION --tflm 'esphome RELEASE'.",
     ]
     notes += dict.fromkeys(f"refused: {need.refused}" for need in needs if need.refused)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Warmed(NamedTuple):
-    """The kernels of models.
+    """The compiled kernels of models.
 
     Attributes:
-        kernels: how many there are.
-        compiled: how many of them were not in the cache before.
-        size: bytes of their machine code.
-        folder: the folder that has it.
+        kernels: number of kernels.
+        compiled: number of kernels that were not in the cache before.
+        size: size of their machine code in bytes.
+        folder: the cache folder.
     """
 
     kernels: int

@@ -87,7 +87,7 @@ def _named(name: str) -> Board:
 
 
 def _hint(name: str, family: Mapping[str, str] | None) -> str:
-    """What to type instead of an unknown name: near names, or the target of its family."""
+    """Suggest what to type instead of an unknown name: similar names, or the target of its family."""
     near = _nearest(name)
     if family is not None and not family["target"]:
         instead = f"; {' and '.join(map(repr, near))} {'have' if near[1:] else 'has'} one" if near else ""
@@ -135,7 +135,7 @@ def _texts(board: Board) -> list[str]:
 
 
 def known(name: str) -> Board | None:
-    """The board or chip of the tables with this name or identifier; None if there is none."""
+    """Return the board or chip with this name or identifier; None if there is none."""
     for spelling in _spellings(name):
         key = _key(spelling)
         found = _board_names().get(key) or _chip_names().get(key) or _chip_of_part(key)

@@ -19,7 +19,7 @@ KEYS = (*TEXTS, "chip", "target", "flash", "ram")
 
 
 def own_board(path: Path, chip_of: Callable[[str], Board | None]) -> Board:
-    """The board that a file describes: a chip of the table or a target, and what is different.
+    """Return the board that a file describes: a chip of the table or a target, with changes.
 
     Args:
         chip_of: returns a chip or board of the table by its name; None if there is none.

@@ -1,4 +1,4 @@
-"""What SDKs leave of a board's memories, and what they take of them: the table `sdks.csv`."""
+"""The shares of a board's memories that SDKs take and leave: the table `sdks.csv`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING = Span(0, 0)
 
 
 class Origin(NamedTuple):
-    """Where firmware gets TFLM from, if not from its repository.
+    """The source from which firmware gets TFLM, if not its repository.
 
     Attributes:
         distribution: a name of `tflm.releases.distributions`.
@@ -46,12 +46,12 @@ ORIGINS = MappingProxyType(
         "espressif": Origin("esp-tflite-micro", frozenset({"esp-nn", "esp-nn:ansi", "reference"})),
     }
 )
-"""By SDK or family of parts, the SDK first."""
+"""Origins by SDK or family of parts; the SDK takes precedence."""
 
 
 @dataclass(frozen=True)
 class SdkShare:
-    """What an SDK leaves of a board, and takes of that; sizes in bytes.
+    """The memory that an SDK leaves and takes on a board, in bytes.
 
     Attributes:
         sdk: its name.

@@ -110,7 +110,7 @@ class Board:
         if release is not None or not isinstance(named, str):
             return library_for(named, self.target, release)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VersionAssumed)  # nobody named a version
+            warnings.simplefilter("ignore", VersionAssumed)  # no version was given
             return library_for(named, self.target, self.distribution(named) or None)
 
     def chosen_release(self, library: KernelLibrary) -> Release | None:
@@ -120,7 +120,7 @@ class Board:
 
     @property
     def share(self) -> SdkShare | None:
-        """What its SDK leaves and takes; None without an SDK, or if the table does not have it."""
+        """The memory that its SDK leaves and takes; None without an SDK, or if the table does not have it."""
         return sdk_share(self.sdk, self.places) if self.sdk else None
 
     @property

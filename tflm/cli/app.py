@@ -60,7 +60,7 @@ COMMANDS = {
         "versions": "Show the versions that a model's operators have and need.",
     },
 }
-"""The commands by what one wants, with the first lines of their docstrings."""
+"""Commands by purpose, with the first lines of their docstrings."""
 
 NAMES = sorted(name for commands in COMMANDS.values() for name in commands)
 
@@ -82,7 +82,7 @@ class GivenValues(NamedTuple):
     annotation: Any
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return strings, paths, defaults and lists of them; typer converts all else."""
+        """Convert strings, paths, defaults and lists of them; typer converts everything else."""
         kind, *_ = get_args(self.annotation) or (self.annotation,)
         is_list = kind is not self.annotation
         if value is None:
@@ -130,7 +130,7 @@ class ImportedCommands(GivenParameters, Commands):
         super().__init__(**{**settings, "commands": dict.fromkeys(NAMES)})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command; None if there is none of that name."""
+        """Import a command; return None if there is no such command."""
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             from tflm.cli.parameters import command  # what most commands need
 
@@ -140,7 +140,7 @@ class ImportedCommands(GivenParameters, Commands):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by what one wants, wrapped to the terminal."""
+        """List the commands by purpose, wrapped to the terminal."""
         width = max(map(len, NAMES))
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):

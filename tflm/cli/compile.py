@@ -59,7 +59,7 @@ def compile(
             "--kernels",
             "-k",
             metavar="NAME",
-            help=f"{' or '.join(CHOICES)}, whose functions are called where they return TFLM's results.",
+            help=f"{' or '.join(CHOICES)}. The library's functions are called if their results equal TFLM's.",
             autocompletion=lambda: list(CHOICES),
         ),
     ] = GENERATED,
@@ -74,7 +74,7 @@ def compile(
         ),
     ] = None,
     max_constants: Annotated[
-        str, typer.Option(metavar="SIZE", help="Most bytes of constants that a model may have as C.")
+        str, typer.Option(metavar="SIZE", help="Maximum size of a model's constants as C, in bytes.")
     ] = "16M",
     stream: Annotated[
         int | None,
@@ -85,7 +85,9 @@ def compile(
     stream_input: Annotated[
         int | None,
         typer.Option(
-            metavar="INDEX", min=0, help="Input that is the window of --stream. Default: what saves most work."
+            metavar="INDEX",
+            min=0,
+            help="Input that contains the window for --stream. Default: the one that saves most work.",
         ),
     ] = None,
     feed_rows: Annotated[

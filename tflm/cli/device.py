@@ -40,7 +40,7 @@ RANDOM = 3
 
 
 class Action(str, Enum):
-    """What to do with a device."""
+    """An action of `tflm device`."""
 
     RUN = "run"
     FLASH = "flash"
@@ -77,7 +77,7 @@ def device(
     random: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = RANDOM,
     seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
     limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Most seconds that an invoke may take.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Maximum seconds that an invoke may take.")
     ] = INVOKE_SECONDS,
     save: Annotated[
         Path | None,

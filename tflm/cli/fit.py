@@ -40,7 +40,9 @@ def fit(
     ),
     hop: Annotated[
         int | None,
-        typer.Option(metavar="FRAMES", min=1, help="Try the streaming form, too, with so many new frames an invoke."),
+        typer.Option(
+            metavar="FRAMES", min=1, help="Also try the streaming form, with this many new frames per invoke."
+        ),
     ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Time limit of all steps together.")

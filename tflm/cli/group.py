@@ -91,7 +91,7 @@ class Commands(TyperGroup):
             return super().make_context(*arguments, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read the options of the program; without arguments it shows its help, whatever the version of typer.
+        """Read the options of the program. Without arguments it shows its help, with any version of typer.
 
         Raises:
             UsageError: an option is invalid.
@@ -118,7 +118,7 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
                 inconclusive.
         UsageError: an option is invalid.
     """
-    with _ended_by_its_reader():  # here, too: Click exits with status 1
+    with _ended_by_its_reader():  # needed here as well: Click exits with status 1
         try:
             with _escaped_usage_errors(), _flushed_output():
                 yield
@@ -178,7 +178,8 @@ def _is_closed_pipe(error: Exception) -> bool:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what a stream holds and receives; otherwise Python fails when it flushes the stream at its end."""
+    """Discard the buffered and all further output of a stream; otherwise Python fails when it flushes the stream at
+    exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

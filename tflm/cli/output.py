@@ -155,7 +155,7 @@ def short(as_json: bool, *verdicts: str) -> None:
     """Print verdicts alone, one a line.
 
     Raises:
-        OptionError: there are none, or JSON was asked for.
+        OptionError: there are none, or the options ask for JSON.
     """
     if as_json or not all(verdicts):
         raise OptionError("--short needs a board, --ram or --budget, and no --json")
@@ -165,7 +165,7 @@ def short(as_json: bool, *verdicts: str) -> None:
 
 def show(report: Report) -> None:
     """Print a report: its title, facts, tables and notes."""
-    if report.verdict:  # one line, whatever its length: scripts read it
+    if report.verdict:  # never wrapped, because scripts read it
         console().print(Text(as_text(report.verdict), "bold"), soft_wrap=True)
     if report.title:
         print_line(report.title, "bold")

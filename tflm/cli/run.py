@@ -73,7 +73,7 @@ def run(
     ] = None,
     frontend_step: Annotated[
         int | None,
-        typer.Option(metavar="SAMPLES", min=1, help="From a frame of sound to the next. Default: no overlap."),
+        typer.Option(metavar="SAMPLES", min=1, help="Step from a frame of sound to the next. Default: no overlap."),
     ] = None,
     plot: Annotated[
         Path | None,

@@ -24,11 +24,11 @@ def stream(
     hop: Annotated[int, typer.Option(metavar="FRAMES", min=1, help="New frames of an invoke.")] = 1,
     axis: Annotated[
         int | None,
-        typer.Option(metavar="AXIS", help="Dimension of the input that is time. Default: what saves most work."),
+        typer.Option(metavar="AXIS", help="Time dimension of the input. Default: the one that saves most work."),
     ] = None,
     input: Annotated[
         int | None,
-        typer.Option(metavar="INDEX", min=0, help="Input that is streamed. Default: what saves most work."),
+        typer.Option(metavar="INDEX", min=0, help="Input that is streamed. Default: the one that saves most work."),
     ] = None,
     initial: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def stream(
     """
     machine = on.machine()
     loaded = load_model(model)
-    with status_line("looking for time") as tell:
+    with status_line("looking for the time axis") as tell:
         window = None if initial is None else stored_array(initial).read()
         try:
             streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, causal=causal, report=tell)

@@ -29,7 +29,7 @@ def tile(
     output: Output = None,
     on: MachineOptions = NAMED,
     macs: Annotated[
-        str, typer.Option(metavar="SHARE", help="Most extra work, as a share, such as 10% or 0.1.")
+        str, typer.Option(metavar="SHARE", help="Maximum extra work, as a share, such as 10% or 0.1.")
     ] = "10%",
     ram: Annotated[
         str | None,

@@ -32,7 +32,7 @@ TRIES = 3
 """How often an invoke is started before a device that is reset each time is given up."""
 
 NEVER = 0xFFFFFFFF
-"""A place where no invoke pauses, and a number that the device does not know."""
+"""A position at which no invoke pauses, and a number that the device does not know."""
 
 ANNOUNCES = 1
 
@@ -46,7 +46,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class What(IntEnum):
-    """What a device reads and writes."""
+    """The kinds of data that a device reads and writes."""
 
     TENSOR = 0
     INPUT = 1
@@ -56,7 +56,7 @@ class What(IntEnum):
 
 
 class Facts(NamedTuple):
-    """What a device says of itself.
+    """Facts that a device reports about itself.
 
     Attributes:
         model_bytes, model_checksum: size and CRC-32 of its model's file; the size is 0 for a model as C.
@@ -83,7 +83,7 @@ class Device:
     """A device that runs a model, with the interface of `MicroInterpreter`.
 
     Args:
-        wire: opens a wire to it; called again after the wire was cut.
+        wire: opens the connection; called again after it was lost.
         model: the model; None to read it from the device.
         limit: seconds that an invoke or a reset may take.
         preserve_all_tensors: whether each invoke reads all tensors, for `get_tensor`, which takes some time.
@@ -135,7 +135,7 @@ class Device:
         return self._host.outputs_size()
 
     def input(self, index: int) -> TfLiteTensor:
-        """An input; what is written to its `data` is sent by `invoke`."""
+        """Return an input; `invoke` sends the values written to its `data`."""
         return self._host.input(index)
 
     def output(self, index: int) -> TfLiteTensor:

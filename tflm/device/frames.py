@@ -19,7 +19,7 @@ HEAD = struct.Struct("<2sHBII")
 CHECK = struct.Struct("<I")
 
 MAX_PAYLOAD = 4096
-"""Bytes of payload in a frame to the computer; a device says how many it takes."""
+"""Maximum payload of a frame to the computer, in bytes; the device reports its own limit."""
 
 REPLY = 0x80
 """Added to the kind of a request, for its reply."""
@@ -43,10 +43,10 @@ class Frame(NamedTuple):
     """A request, or a reply if `REPLY` is in its kind.
 
     Attributes:
-        kind: what it asks for.
-        session: a number that the computer chose when it connected.
-        sequence: the number of the request in its session.
-        payload: the rest.
+        kind: the kind of the request.
+        session: number of the session, chosen by the computer when it connected.
+        sequence: number of the request in its session.
+        payload: the remaining bytes.
     """
 
     kind: int
@@ -82,7 +82,7 @@ class FrameReader:
         return found
 
     def give_up(self) -> list[Frame]:
-        """The frames behind the begin of one whose rest does not come."""
+        """Skip an incomplete frame, and return the frames after its start."""
         if self._pending:
             self._skip(1)
         return self.feed(b"")

@@ -106,13 +106,13 @@ class Session:
             )
 
     def request(self, kind: Kind, payload: bytes = b"", *, most: int = 64, limit: float = LIMIT) -> Answer:
-        """The answer to a request.
+        """Send a request, and return the answer.
 
         Args:
-            kind: of the request.
-            payload: what it says.
-            most: bytes that the reply has at most.
-            limit: seconds in which it must come.
+            kind: kind of the request.
+            payload: its data.
+            most: maximum size of the reply in bytes.
+            limit: maximum number of seconds until it arrives.
 
         Raises:
             DeviceReset: the device does not know the session, or the wire is cut.

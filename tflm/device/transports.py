@@ -21,10 +21,10 @@ CHUNK = 4096
 
 
 class _Clock:
-    """What all wires share.
+    """Base class of all wires.
 
     Attributes:
-        name: for errors.
+        name: name for errors.
     """
 
     def __init__(self, name: str):
@@ -199,7 +199,7 @@ class SerialPort(NamedTuple):
 
     Attributes:
         port: its name, as for `--port`.
-        description: what the system says of it.
+        description: the system's description.
     """
 
     port: str

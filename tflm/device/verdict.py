@@ -32,14 +32,14 @@ Steps = Sequence[Arrays]
 FLOATS = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
 
 HANDLES = (TensorType.RESOURCE, TensorType.VARIANT)
-"""Types of tensors that stand for others, by a number."""
+"""Types of quantized tensors."""
 
 FLOAT_ERROR = 1e-5
 """Largest error of a float, relative to 1 + its magnitude: the order of additions differs between compilers."""
 
 
 class Status(Enum):
-    """What a comparison found."""
+    """The result of a comparison."""
 
     EQUAL = "equal"
     DOCUMENTED = "differs as documented"
@@ -75,12 +75,12 @@ class WrongOperator:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a device compares with the results computed here.
+    """The result of comparing a device with the results computed here.
 
     Attributes:
         status: equal, as documented, or neither.
-        invokes: how many were compared.
-        compared: how many operators were compared in each; the others have no output of their own in memory.
+        invokes: number of compared invokes.
+        compared: number of operators compared in each invoke; the others have no separate output in memory.
         documented: what the kernel library is known to do differently, if that explains all differences.
         wrong: the first operator that is wrong.
         outputs: of the device, for each invoke.
@@ -189,12 +189,12 @@ def as_array(data: bytes, like: Array) -> Array:
 
 
 def agrees(expected: Array, received: Array) -> bool:
-    """Whether two tensors are equal, but for the rounding of floats."""
+    """Whether two tensors are equal, except for the rounding of floats."""
     return first_difference(expected, received) is None
 
 
 def first_difference(expected: Array, received: Array) -> int | None:
-    """The first element that differs, in order of memory; None if there is none."""
+    """Return the first element that differs, in memory order; None if there is none."""
     if expected.dtype.kind in "fc":
         is_equal = np.isclose(received, expected, FLOAT_ERROR, FLOAT_ERROR, equal_nan=True)
     else:
@@ -213,7 +213,8 @@ class _Search:
     findings: Sequence[DeviceFinding]
 
     def culprit(self, operator: int) -> WrongOperator:
-        """What is wrong with an operator whose outputs differ: it, or one that overwrote its inputs."""
+        """Return what is wrong with an operator whose outputs differ: the operator, or an earlier one that overwrote
+        its inputs."""
         main = self.device.model.subgraphs[0]
         tensors, node = main.tensors or [], (main.operators or [])[operator]
         constants = {i for i, each in enumerate(tensors) if self.device.model.constant(each) is not None}
@@ -234,7 +235,7 @@ class _Search:
         return self._wrong(operator, i, self.expected.values.get(i, self.expected.tensor(i)), None, names)
 
     def _overwriter(self, tensor: int, reader: int, inputs: dict[str, Array]) -> WrongOperator:
-        """The operator after which a tensor is no longer what it was made as."""
+        """Return the operator that overwrote a tensor."""
         maker = next((k for k, made in enumerate(self.expected.made) if tensor in made), -1)
         read = self._repeat({2 * k + 1: [tensor] for k in range(max(maker, 0), reader)})
         wanted = self.expected.tensor(tensor)

@@ -141,7 +141,7 @@ def _stored(path: Path, key: str, opened: Callable[[], IO[bytes]], size: int) ->
     found, there = StoredArray(path, key, shape, dtype, opened), max(size - head.tell(), 0)
     if found.nbytes > there:
         what = f"{dtype} of shape {list(shape)}, {found.nbytes:,} bytes"
-        raise DataError(f"{found.name}: is cut off: its header says {what}; {there:,} are there")
+        raise DataError(f"{found.name}: is truncated: its header says {what}; found {there:,}")
     return found
 
 

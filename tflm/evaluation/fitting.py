@@ -29,7 +29,7 @@ def require_samples(shape: Sequence[int], tensor: TfLiteTensor, name: str) -> in
     """Number of samples in an array of this shape.
 
     Raises:
-        DataError: it fits neither one sample nor several; the message names it and says what the input takes.
+        DataError: it fits neither one sample nor several; the message names it and says what the input expects.
     """
     wanted = list(tensor.data.shape)
     count = count_samples(shape, wanted)
@@ -114,7 +114,7 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     """Values in the shape and type of the input; real values are quantized.
 
     Raises:
-        DataError: they don't fit; the message names the sample and says what the input takes.
+        DataError: they don't fit; the message names the sample and says what the input expects.
     """
     wanted = tensor.data
     if sizes(values.shape) != sizes(wanted.shape):

@@ -21,7 +21,7 @@ from tflm.schema.model import Model
 
 
 class Runnable(Protocol):
-    """What runs a model: an interpreter, or a device; the methods are those of `MicroInterpreter`."""
+    """An interpreter or a device that runs a model, with the methods of `MicroInterpreter`."""
 
     def inputs_size(self) -> int:
         """The number of inputs."""

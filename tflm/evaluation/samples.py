@@ -382,7 +382,7 @@ def _with_labels(data: Any, labels: Any) -> Any:
         values = _classes(labels, "labels")
     count = data.count
     if count is None:
-        raise DataError("separate labels need samples of known number; give pairs of sample and label instead")
+        raise DataError("separate labels need a known number of samples; pass pairs of sample and label instead")
     if len(values) != count:
         raise DataError(f"there are {len(values)} labels for {count} samples; each sample needs one")
     if isinstance(data, Stream):

@@ -101,7 +101,7 @@ class Room(NamedTuple):
         return banks_for([*pieces, self.other_bytes], self.banks, apart, self.other_banks)
 
     def bank(self, named: Bank) -> Bank:
-        """The memory of this room with the name of another; that one itself if there is none."""
+        """Return this room's memory with the name of another memory; that memory itself if there is none."""
         return next((bank for bank in self.banks if bank.name == named.name), named)
 
     def bank_for_others(self, split: Split, tail_bytes: int) -> Bank | None:
@@ -349,7 +349,7 @@ class BoardFit:
     def _placed_spread(
         self, room: Room, spread: tuple[Placement, ...]
     ) -> tuple[tuple[Placement, ...], Bank | None, bool]:
-        """Leave the pieces in their banks, and place static RAM and stack in one that has room beside them."""
+        """Leave the pieces in their banks, and place static RAM and stack in a bank that has enough space left."""
         left = {bank.name: bank.bytes for bank in room.banks}
         for piece in spread:
             if piece.bank is not None:
@@ -382,7 +382,7 @@ class BoardRefusal:
 
     Attributes:
         board: the board.
-        reason: what it rejects.
+        reason: the part of the model that it rejects.
     """
 
     board: Board

@@ -15,7 +15,7 @@ from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
 
 def fit_report(fit: BoardFit) -> Report:
-    """Report what takes the RAM and the flash of a board, the arena in one piece or two, and what the SDK leaves."""
+    """Report the uses of RAM and flash of a board, with the arena in one piece or two, and the SDK's share."""
     board, share = fit.board, fit.board.share
     facts = [(_label(placement), _placed(fit, placement)) for placement in fit.placements]
     if fit.firmware_bank is not None:
@@ -30,7 +30,7 @@ def fit_report(fit: BoardFit) -> Report:
 
 
 def heap_notes(fit: BoardFit) -> list[str]:
-    """What to do about pieces of the arena that are too large for a static array, but not for the heap."""
+    """Give advice on pieces of the arena that are too large for a static array, but not for the heap."""
     return [f"the {each.part} is too large for a static array: allocate it on the heap" for each in fit.on_heap]
 
 
@@ -45,7 +45,7 @@ def parts_table(found: Verdict) -> Table:
     ram = " + ".join(f"{use.taken} of {use.available}" for use in found.memories[:-1])
     flash = found.memories[-1]
     rows.append(("in all", ram, str(flash.taken) + ("" if flash.available is None else f" of {flash.available}")))
-    return Table("What takes the memory, in bytes", {"": TEXT, "RAM": NUMBER, "flash": NUMBER}, rows)
+    return Table("Uses of the memory, in bytes", {"": TEXT, "RAM": NUMBER, "flash": NUMBER}, rows)
 
 
 def _span(size: Span) -> str:

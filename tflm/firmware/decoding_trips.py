@@ -134,6 +134,6 @@ def _encoded(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor, 
         raise OperatorError("needs constant codes and metadata")
     scheme, encoded = encoded_tensor(codes, metadata, output, model)
     scheme.check(encoded, output)
-    if scheme is not HUFFMAN:  # whose codes are followed to count trips
+    if scheme is not HUFFMAN:  # its codes are followed to count trips
         scheme.decode(encoded)
     return encoded

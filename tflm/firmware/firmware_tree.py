@@ -143,7 +143,7 @@ class FirmwareTree:
 
     @property
     def options(self) -> str:
-        """What to pass to commands for the same firmware, other than `--source`."""
+        """The options for commands about the same firmware, other than `--source`."""
         tflm = f"--tflm {self.release.commit} " if self.release is not None else ""
         return f"{tflm}--kernels {self.kernels}"
 

@@ -95,7 +95,7 @@ class FlashData:
     """Measurements for one processor, kernel library and build, read from a data file of section groups.
 
     Attributes:
-        cpu, kernels, build: what was measured.
+        cpu, kernels, build: the measured configuration.
         operators: the resolver's methods, as TFLM names them; "AddConv2D:CONV_2D_INT8" has a typed registration.
         base: sizes of the sections of every firmware.
         groups: sections that depend on the operators.
@@ -204,7 +204,7 @@ class FlashData:
         return table
 
     def _drawn_in(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which groups a firmware with these operators has."""
+        """Return which groups a firmware with these operators contains."""
         met: npt.NDArray[np.bool_] = np.any(self._reached[:, :, [self.places[name] for name in names]], axis=2)
         return np.asarray(np.all(met, axis=0), None)
 
@@ -266,7 +266,7 @@ class OperatorFlash(NamedTuple):
 
 @dataclass(frozen=True)
 class Flash:
-    """What TFLM takes of a part's flash and static RAM.
+    """The flash and static RAM of a part that TFLM takes.
 
     Attributes:
         cpu: the part.
@@ -436,7 +436,7 @@ def estimate_flash(
 STANDS_FOR = {
     "arduino": ("cmsis-nn", "an older TFLM with an older CMSIS-NN"),
     "cmsis-nn:size": ("cmsis-nn", "CMSIS-NN with kernels that are chosen for size"),
-    "esp-nn": ("reference", "TFLM's kernels, and ESP-NN's own beside them, which are not in the range"),
+    "esp-nn": ("reference", "TFLM's kernels; ESP-NN's own kernels are not in the range"),
 }
 """Libraries that were not measured: the library whose range is used instead, and a description."""
 
@@ -490,8 +490,8 @@ def _measured(entry: FlashData, names: list[str], model_bytes: int) -> Flash:
         model_bytes=model_bytes,
         operators=_shares(entry, names),
         note=(
-            "TFLM and what it draws in of the C library, linked by arm-none-eabi-gcc with newlib-nano; "
-            "not the application"
+            "TFLM and the parts of the C library that it uses, linked by arm-none-eabi-gcc with newlib-nano; not the "
+            "application"
         ),
     )
 

@@ -18,7 +18,7 @@ ESP_NN_BYTES = 96 << 10
 
 @dataclass(frozen=True)
 class FlashRange:
-    """What TFLM takes of a part; spans are sizes that were measured if both ends are equal.
+    """The memory of a part that TFLM takes. A span with equal ends was measured.
 
     Attributes:
         code: flash of TFLM, its kernels and the C library.

@@ -312,7 +312,7 @@ def decoding_instructions(
 def _within(
     operators: Sequence[OperatorEstimate], paths: Mapping[str, CountedPath], instructions: int, guessed: int
 ) -> float:
-    """How far all instructions may be from those that formulas give, as a share."""
+    """Return the maximum relative error of the total instructions that formulas compute."""
 
     def error(path: str) -> float:
         if path in FLOAT_PATHS:

@@ -1,4 +1,4 @@
-"""What a linker placed in flash and RAM, by part of the firmware: from GNU ld's map or from an ELF file."""
+"""Read what a linker placed in flash and RAM, by part of the firmware: from GNU ld's map or from an ELF file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OF_TFLM = (
 """Files and symbols of TFLM and its kernels."""
 
 RESERVED = r"\.(heap|stack|debug|stab|comment|ARM\.attributes|note)"
-"""Output sections that reserve memory for what is not static data, or are not loaded."""
+"""Output sections that reserve memory other than static data, or that are not loaded."""
 
 ZEROED = r"\.(bss|noinit|tbss|uninitialized)|.*\.(bss|noinit)$"
 
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
     Attributes:
         part: one of `PARTS`.
         bytes: its size.
-        in_flash, in_ram: where it takes that; initialized data takes both.
+        in_flash, in_ram: whether it takes flash, and RAM; initialized data takes both.
     """
 
     part: str
@@ -81,7 +81,7 @@ def read_linked(path: Path) -> Linked:
         OSError: it can't be read.
     """
     if path.stat().st_size > HIGHEST_BYTES:
-        raise FirmwareError(f"{path} has more than {HIGHEST_BYTES:,} bytes: it is no map or ELF of a microcontroller")
+        raise FirmwareError(f"{path} has more than {HIGHEST_BYTES:,} bytes: not a map or ELF file of a microcontroller")
     data = path.read_bytes()
     try:
         placed = list(_of_elf(data) if data.startswith(b"\x7fELF") else _of_map(data.decode(errors="replace")))

@@ -17,17 +17,17 @@ BEGINNINGS = {Answer.YES: "fits", Answer.NO: "does not fit", Answer.UNKNOWN: "no
 
 
 ORDER = (Answer.YES, Answer.UNKNOWN, Answer.NO)
-"""Of several answers, the last one counts."""
+"""Answers in increasing precedence."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What is taken of a memory; sizes in bytes.
+    """The use of a memory; sizes in bytes.
 
     Attributes:
         memory: its name; "flash" for the flash.
-        taken: what the firmware takes.
-        available: what the SDK leaves of it; None if the memory's size is unknown.
+        taken: bytes that the firmware takes.
+        available: bytes that the SDK leaves of it; None if the memory's size is unknown.
     """
 
     memory: str
@@ -56,8 +56,8 @@ class Verdict:
 
     Attributes:
         answer: yes, no or not known.
-        memories: what is taken of each memory, the flash last.
-        parts: what takes it.
+        memories: use of each memory, the flash last.
+        parts: the parts of the firmware that use them.
         unknown: what would have to be known for an answer, or was estimated; empty if everything was measured.
         stops: why the model cannot run on the device, whatever its size.
     """
@@ -90,7 +90,7 @@ class Verdict:
 
 
 def verdict_of(fit: BoardFit, findings: Sequence[DeviceFinding] = ()) -> Verdict:
-    """The verdict on a fit; the only one that commands, pages and documents give.
+    """Return the verdict on a fit. All commands, pages and documents use this one.
 
     Args:
         findings: what behaves differently on the device; a model that cannot run there does not fit.
@@ -118,7 +118,7 @@ def _uses(fit: BoardFit) -> Iterator[MemoryUse]:
 
 
 def _taken(fit: BoardFit) -> Iterator[tuple[Bank, Span]]:
-    """The memories that are used, and what is taken of each."""
+    """Return the use of each memory that is used."""
     if not fit.fits_ram:
         for bank, missing in fit.missing:
             taken = bank.bytes + missing
@@ -133,7 +133,7 @@ def _taken(fit: BoardFit) -> Iterator[tuple[Bank, Span]]:
 
 
 def _unsure(fit: BoardFit, bank: Bank, taken: int) -> int:
-    """How much less may be taken of a memory that is too small, if all that is beside the arena is in it."""
+    """Return by how much the use of a full memory may be lower, if everything but the arena is in it."""
     has_others = taken > fit.measured.minimum_arena_bytes
     return fit.other_ram.high - fit.other_ram.low if has_others else 0
 

@@ -30,7 +30,7 @@ OPERATORS = (
     *("CONV_2D", "MUL", "ADD", "MEAN", "FULLY_CONNECTED", "LOGISTIC", "QUANTIZE"),
 )
 LATER_OPERATORS = ("DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D", "PAD", "PACK", "SPLIT_V")
-"""What micro_wake_word adds to its resolver for models; the later ones from ESPHome 2024.7 on."""
+"""Operators in micro_wake_word's resolver; the later ones since ESPHome 2024.7."""
 
 LARGEST_STRIDE = 255
 """Slices in an input; micro_wake_word counts them in a byte."""

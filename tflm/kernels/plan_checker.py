@@ -57,7 +57,7 @@ def findings_in_plan(model: Model, offsets: Sequence[int]) -> Iterator[ModelErro
 
 
 def offline_places(model: Model, offsets: Sequence[int]) -> dict[TensorKey, Place]:
-    """Where an offline plan puts the tensors that it plans, by subgraph and tensor."""
+    """Return the places in an offline plan, by subgraph and tensor."""
     buffers = model.buffers or []
     keys = ((i, j, t) for i, subgraph in enumerate(model.subgraphs or ()) for j, t in enumerate(subgraph.tensors or ()))
     places = {}
@@ -336,7 +336,7 @@ class SymbolicRun:
             self._contents[key] = (ValueBytes(next(self._values), 0, self._bytes(key)),)
         return self._contents[key]
 
-    # What the model says.
+    # Facts from the model.
 
     def _name_and_registration(self, code_index: int) -> tuple[str, Registration]:
         name = code_name((self._model.operator_codes or [])[code_index])

@@ -191,7 +191,7 @@ class Registration:
 
     @property
     def only_copies(self) -> bool:
-        """Whether its output has the elements of its first input, unchanged but for the shape."""
+        """Whether the output has the elements of the first input, unchanged except for the shape."""
         return self.moves in (copied, copied_in_order)
 
     @property

@@ -48,7 +48,7 @@ CONCERNS = (
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         Effect.REFUSED,
         lstm.lacks_intermediates,
-        "Of int8 it needs its five intermediate tensors.",
+        "With int8, it needs its five intermediate tensors.",
         "Convert the model with a converter that writes them.",
     ),
 )

@@ -1,4 +1,5 @@
-"""Where CMSIS-NN, as TFLM uses it, returns other results than TFLM's kernels, rejects operators, or corrupts memory.
+"""Cases in which CMSIS-NN, as TFLM uses it, returns other results than TFLM's kernels, rejects operators, or corrupts
+memory.
 
 Three of these have registrations that reproduce the build's results.
 """
@@ -307,8 +308,8 @@ def defects(version: Version) -> Iterator[Concern]:
             "SVDF",
             Effect.BREAKS,
             _stores_three_filters_as_four,
-            "With Helium and a state of int8, a column of three filters is stored as one of four, which overwrites the "
-            "state of the next filter or what lies behind it (CMSIS-NN before v4.1.0; fixed in v4.1.0).",
+            "With Helium and a state of int8, a column of three filters is stored as one of four, which overwrites "
+            "the state of the next filter or the memory after it (CMSIS-NN before v4.1.0; fixed in v4.1.0).",
             "Build with CMSIS-NN v4.1.0 or later, or with TFLM's reference kernel.",
         )
 

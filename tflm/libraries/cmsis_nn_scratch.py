@@ -211,6 +211,6 @@ def transpose_conv_bytes(node: Node, version: Version) -> tuple[int, int]:
     if max(options.stride_h, options.stride_w) <= 2 and channels > REVERSED_FROM_CHANNELS:
         column = channels * rows * columns
         return columns_bytes(column, node.target, version), column * f.dims[0]
-    # As the source has it, the stride along the height bounds the columns as well.
+    # As in the source, the stride along the height also bounds the columns.
     width = (x.dims[2] - 1) * options.stride_w + max(columns, options.stride_h)
     return 4 * width * f.dims[0] * max(rows, options.stride_h), 0

@@ -85,8 +85,8 @@ CONCERNS = (
         "SOFTMAX",
         Effect.BREAKS,
         _is_int8_softmax_of_another_rank,
-        "Of int8 its scratch buffer is as large as the second dimension, but it writes as many elements as the last "
-        "one has: with another rank than 2 it may write over other tensors.",
+        "With int8, its scratch buffer has the size of the second dimension, but it writes the number of elements of "
+        "the last one: with a rank other than 2, it may overwrite other tensors.",
         "Reshape its input to 2 dimensions.",
     ),
 )

@@ -70,12 +70,12 @@ class Convolution(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Of x."""
+        """Number of positions of x."""
         return self.rows * self.columns
 
     @property
     def elements(self) -> int:
-        """Of x."""
+        """Number of elements of x."""
         return self.places * self.channels
 
     @property
@@ -162,14 +162,14 @@ def conv_s3_widened_bytes(conv: Convolution) -> int:
 
 
 def conv_s3_padded_bytes(conv: Convolution) -> int:
-    """From 1.0.0-rc1: the padded image, and f with channels in whole vectors; on ESP32-P4 too, from 1.1.0."""
+    """Since 1.0.0-rc1: the padded image, and f with channels in whole vectors; on ESP32-P4 too, since 1.1.0."""
     if conv.is_pointwise:
         return _pointwise_bytes(conv, 32)
     return conv.padded_image + _filter_bytes(conv) + 32 + 4 * conv.outputs
 
 
 def conv_s3_columns_bytes(conv: Convolution, margin: int) -> int:
-    """From 1.2.1: columns, or the padded image with f in whole vectors both by tap and by row."""
+    """Since 1.2.1: columns, or the padded image with f in whole vectors both by tap and by row."""
     if conv.is_pointwise:
         return _pointwise_bytes(conv, margin)
     if conv.fills_columns:
@@ -180,7 +180,7 @@ def conv_s3_columns_bytes(conv: Convolution, margin: int) -> int:
 
 
 def conv_s3_by_shape_bytes(conv: Convolution) -> int:
-    """From 58ca1a4: windows of 3 x 3 and pointwise convolutions in blocks of their own."""
+    """Since 58ca1a4: 3 x 3 windows and pointwise convolutions in separate blocks."""
     bias = 4 * conv.outputs
     if conv.taps == (3, 3) and conv.channels % 16 == 0 and conv.outputs >= 16:
         return conv.window * (conv.outputs + 1) + bias + 32
@@ -231,7 +231,7 @@ def depthwise_s3_whole_bytes(conv: Convolution, margin: int) -> int:
 
 
 def depthwise_s3_tiled_bytes(conv: Convolution) -> int:
-    """From 1.2.1: large images are processed by rows."""
+    """Since 1.2.1: large images are processed by rows."""
     if conv.multiplier == 1 and conv.channels % 8 == 0 and conv.taps == (3, 3) and conv.channels % 16 == 0:
         image = _padded_3x3(conv)
         if image > LARGEST_PADDED_IMAGE_S3:
@@ -241,7 +241,7 @@ def depthwise_s3_tiled_bytes(conv: Convolution) -> int:
 
 
 def depthwise_s3_by_padding_bytes(conv: Convolution, any_padding: bool) -> int:
-    """From 58ca1a4: large images are processed in strips.
+    """Since 58ca1a4: large images are processed in strips.
 
     Args:
         any_padding: whether windows of 3 x 3 over channels in whole vectors may have any padding; else only that of
@@ -280,7 +280,8 @@ def _padded_3x3(conv: Convolution) -> int:
 
 
 def _depthwise_s3_other_bytes(conv: Convolution, quantization: int) -> int:
-    """Of all but 3 x 3 windows over channels in whole vectors; `quantization` bytes for each padded channel."""
+    """All windows except 3 x 3 over channels in whole vectors; `quantization` is the number of bytes for each padded
+    channel."""
     widened = 2 * (conv.filter + conv.elements) + 32
     if conv.multiplier == 1 and conv.channels % 8 == 0:
         if conv.taps == (3, 3):
@@ -312,7 +313,7 @@ def _depthwise_3x3_padded_channels_bytes(conv: Convolution, quantization: int) -
 
 
 def conv_p4_bytes(conv: Convolution) -> int:
-    """From 1.2.3: columns, or a padded image, which is tiled if large."""
+    """Since 1.2.3: columns, or a padded image, which is tiled if large."""
     bias, row = 4 * conv.outputs, conv.taps[1] * conv.channels
     if conv.is_pointwise:
         return bias + 16 * conv.outputs + 32 + 32 if conv.channels < 16 else _pointwise_bytes(conv, 32)

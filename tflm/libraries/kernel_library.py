@@ -58,7 +58,7 @@ OWN_RESOLVER = "77cc07a32"
 
 
 def message(release: Release, operator: str, version: int) -> str:
-    """What TFLM logs before AllocateTensors() fails.
+    """Return the message that TFLM logs before AllocateTensors() fails.
 
     Args:
         operator: builtin name or custom name.

@@ -38,7 +38,7 @@ ESPHOME = {
     "2025.5": Contents("1.3.3.1"),
     "2026.4": Contents("1.3.3.1", "1.1.2"),
 }
-"""By the first release that uses them; builds of releases before 2024.7 used the current main branch."""
+"""Versions by the first release that uses them. Builds of releases before 2024.7 used the current main branch."""
 
 
 def component_of(release: Release) -> str | None:
@@ -87,7 +87,8 @@ CMSIS_NN = {
     "d0890bb45": "6d9d61d8",
     "acc13e42e": "4ab83cc3",
 }
-"""By the commit of TFLM whose download script first pins it; before the first one, CMSIS-NN was part of CMSIS."""
+"""Versions by the commit of TFLM whose download script first pins them. Before the first one, CMSIS-NN was part of
+CMSIS."""
 
 OWN_CMSIS_NN = {"chirale": "8aa412fd"}
 """Distributions with another CMSIS-NN than the one that their TFLM pins."""
@@ -198,4 +199,4 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
     "cmsis-nn:size": cmsis_nn_scratch.VERSIONS,
     "esp-nn": esp_nn_scratch.VERSIONS,
 }
-"""Of these libraries, all versions, oldest first."""
+"""All versions of each library, oldest first."""

@@ -12,7 +12,7 @@ from tflm.memory.placed_buffers import PlacedBuffers, place_in_order
 
 
 def place_in_best_fit(buffers: Sequence[Buffer]) -> list[int]:
-    """The offset of each buffer, in the way of TFLite's arena planner.
+    """Return the offset of each buffer, placed as by TFLite's arena planner.
 
     Buffers with an offline offset come first, then those that are alive at every step, then the others by falling size;
     of two of one size, the one that is needed earlier comes first. Each goes to the smallest gap where it fits, or on

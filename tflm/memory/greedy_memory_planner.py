@@ -42,7 +42,7 @@ TABLE_ROW = Struct(
 
 
 def place_greedily(buffers: Sequence[Buffer]) -> list[int]:
-    """The offset of each buffer.
+    """Return the offset of each buffer.
 
     Buffers with an offline offset come first and keep it. The others follow by decreasing size; of equal sizes, the one
     added later comes first. Each goes to the lowest offset where it fits between the buffers placed so far that are

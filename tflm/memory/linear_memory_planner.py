@@ -1,4 +1,4 @@
-"""The planner that gives every buffer separate memory, so that all tensors can be read after an invoke."""
+"""The planner that places every buffer in separate memory, so that all tensors can be read after an invoke."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def pairs_alive_together(buffers: Sequence[Buffer]) -> int:
 
 
 def _share_memory(buffers: Sequence[Buffer]) -> list[bool]:
-    """Which buffers are fixed to bytes where another one that is alive with them is fixed, too."""
+    """Return which buffers are fixed to bytes in which another simultaneously alive buffer is fixed, too."""
     fixed = [buffer for buffer in buffers if buffer.is_placed]
     table = table_of(fixed)
     first, last, begin, end = table[:, 1], table[:, 2], table[:, 3], table[:, 3] + table[:, 0]
@@ -90,7 +90,7 @@ def _share_memory(buffers: Sequence[Buffer]) -> list[bool]:
 
 
 def _sections(first_step: Integers, last_step: Integers) -> tuple[Integers, Integers]:
-    """The first section of each buffer, and the one behind its last.
+    """Return the first section of each buffer, and the one after its last.
 
     A section is a step at which some buffer is alive for the first time and, before another one is, some buffer for
     the last time.

@@ -246,7 +246,7 @@ def _go_back(search: Search, k: int) -> None:
 
 @inlined
 def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
-    """The buffer with the lowest support among those that may be placed on it; -1 if there is none."""
+    """Return the buffer with the lowest support among those that may be placed on it; -1 if there is none."""
     support, minimum, urgency = search.support, search.minimum, search.urgency
     best = -1
     for i in range(search.low[k], search.high[k]):
@@ -371,7 +371,7 @@ def _lowest_perch(problem: Problem, minimum: Integers, b: int, height: int) -> i
 
 @inlined
 def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> bool:
-    """Whether what is unplaced in each section would fit above its floor, if it were fluid."""
+    """Whether the unplaced buffers of each section would fit above its floor if they were fluid."""
     minimum, unplaced, top = search.minimum, search.unplaced, search.top
     for section in range(low, high):
         if unplaced[section] == 0:

@@ -285,7 +285,7 @@ class _Engine:
         self._chance = np.random.default_rng(0)
         self._chunk = 1
         with clock.paused():
-            self._run_kernel = as_function(placement_search.run)  # which may compile it
+            self._run_kernel = as_function(placement_search.run)  # it may compile the engine
 
     def search(self, capacity: int, strategy: Strategy, steps: int, large_below: bool) -> list[int] | None:
         """The offsets of a placement within `capacity`; None if none was found within the steps."""

@@ -61,7 +61,7 @@ def ask_planner(planner: MemoryPlanner, method: str, *arguments: int) -> int:
 
 
 def tell_planner(planner: MemoryPlanner, method: str, *arguments: int) -> object:
-    """Call a method of a planner, and return what it returns.
+    """Call a method of a planner, and return its result.
 
     Raises:
         ArenaError: it raised anything but a `TflmError`.

@@ -282,7 +282,8 @@ def _placed(
     impossible: list[tuple[int, frozenset[int]]],
     steps: int,
 ) -> tuple[list[Spot] | None, bool]:
-    """Places of the buffers of each memory; None if not found, and whether it is proved that there are none."""
+    """Return the places of the buffers of each memory, or None if not found; and whether it is proved that there are
+    none."""
     spots = [Spot(0, 0)] * len(buffers)
     for memory, (group, room) in enumerate(zip(groups, rooms)):
         members = sorted(group)
@@ -341,7 +342,7 @@ def _one_by_one(
 
 
 def by_size(buffers: Sequence[Buffer], memories: Sequence[Memory]) -> list[Spot] | None:
-    """The largest buffers first, each in the first memory where it fits; None if one fits nowhere."""
+    """Place the largest buffers first, each in the first memory where it fits; None if one fits nowhere."""
     sized = [_sized(buffer) for buffer in buffers]
     rooms = [align_down(memory.bytes, ARENA_ALIGNMENT) for memory in memories]
     order = sorted(range(len(sized)), key=lambda i: (-sized[i].size, -i))

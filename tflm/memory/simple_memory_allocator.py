@@ -186,8 +186,8 @@ class Allocation(NamedTuple):
 
     Attributes:
         section: "head", "temp" or "tail".
-        what: what it was for.
-        offset, size, alignment: where, and how large, in bytes.
+        what: purpose of the allocation.
+        offset, size, alignment: position, size and alignment, in bytes.
         floor: the lowest offset that was allowed; 0 in head and temp.
     """
 

@@ -69,7 +69,7 @@ def barred_pairs(bodies: Sequence[Body], others: Sequence[Body], own: int, trail
     bars: list[tuple[int, int, int, int]] = []
 
     def take(mine: Integers, their: Integers, free: Sequence[range]) -> None:
-        """Bar these pieces where no difference of the offsets of their bodies is free."""
+        """Forbid the positions of these pieces at which no difference of their bodies' offsets is allowed."""
         for i, j in itertools.product(mine.tolist(), their.tolist()):
             if together[i, j]:
                 together[i, j] = False

@@ -75,7 +75,7 @@ class BodyPlacement:
     """A placement problem.
 
     Args:
-        bodies: what is placed.
+        bodies: the bodies to place.
         scratch: buffers that the device places itself, as bodies; they come after all others.
         on_device: the bodies as they stand in the way of those: as a device counts the lives of their tensors.
         trailing: outputs that may reach into inputs.

@@ -54,7 +54,7 @@ def replaceable_inputs(model: Model, operator: Operator, allowed: AllowedOverlap
 
 
 class _Shared(NamedTuple):
-    """An output that may share bytes with an input, and how far the input begins behind it."""
+    """An output that may share bytes with an input, and the distance of the input after the output's start."""
 
     output: int
     input: int
@@ -108,7 +108,7 @@ def _area(buffers: Sequence[Buffer], group: Mapping[int, int]) -> int:
 
 
 def _is_free(buffers: Sequence[Buffer], first: Mapping[int, int], second: Mapping[int, int], shared: _Shared) -> bool:
-    """Whether no two buffers share bytes while both are alive, but for the output and input at their step."""
+    """Whether no two buffers share bytes while both are alive, except the output and the input at their step."""
     for i, low in first.items():
         for j, other in second.items():
             a, b = buffers[i], buffers[j]

@@ -45,15 +45,18 @@ EFFORTS = tuple(EFFORT_GROWTH**i for i in range(6))
 
 @dataclass(frozen=True)
 class MemoryShare:
-    """What a plan puts into a memory.
+    """The contents of a memory in a plan.
 
     Attributes:
-        name, bytes, cost, rate: of the memory.
-        used_bytes: what it needs, with the tail if that is there.
-        buffer_bytes: of that, tensors and scratch buffers.
-        traffic_bytes: bytes that an invoke reads and writes there, counting each operator's tensors once.
-        written_bytes: those of them that it writes.
-        has_tail: whether the arena is there, at whose end the tail is.
+        name: name of the memory.
+        bytes: its size.
+        cost: cost of a byte that is read or written.
+        rate: megabytes that it reads or writes in a second; None if unknown.
+        used_bytes: bytes that the plan uses, including the tail if it is in this memory.
+        buffer_bytes: bytes of tensors and scratch buffers.
+        traffic_bytes: bytes that an invoke reads and writes, counting each operator's tensors once.
+        written_bytes: bytes that an invoke writes.
+        has_tail: whether this memory contains the arena, with the tail at its end.
     """
 
     name: str
@@ -109,7 +112,7 @@ class MemoriesPlan:
 
     @property
     def rivals(self) -> dict[str, float | None]:
-        """What simple plans cost; see `rival_traffic`."""
+        """Costs of simple plans; see `rival_traffic`."""
         return {
             name: None if moved is None else sum(b * each.cost for b, each in zip(moved, self.memories))
             for name, moved in self.rival_traffic.items()
@@ -180,7 +183,7 @@ class _Recorder(SeveralMemoriesPlanner):
 
 @dataclass(frozen=True)
 class MemoriesOptions:
-    """What a plan may change, see `tflm.plan`; `search` has the time limit, `allowed` the overlaps."""
+    """The changes that a plan may make, see `tflm.plan`; `search` has the time limit, `allowed` the overlaps."""
 
     search: LimitedSearch | None = None
     reorder: bool = False
@@ -250,7 +253,7 @@ class _Problem:
         if room < 0:
             raise _missing("tail", memory, self.measured.tail_bytes)
         rooms = list(memories)
-        rooms[home] = Memory(f"{memory.name} beside the tail", room, memory.cost)
+        rooms[home] = Memory(f"{memory.name} next to the tail", room, memory.cost)
         bodies = [joined(self.named, group) for group in self.groups]
         placement = place_in_memories(bodies, [sum(moved[i] for i in group) for group in self.groups], rooms, effort)
         spots = [Spot(0, 0)] * len(self.asked)

@@ -73,7 +73,7 @@ def quantized_by(recipe: Recipe, model: Model, ranges: dict[int, Range]) -> byte
             warnings.simplefilter("ignore")
             made = quantizer.Quantizer(memoryview(bytearray(model.data)), recipe.rules())
             result = made.quantize(statistics, enable_progress_bar=False, enable_progress_report=False)
-    except Exception as error:  # the package raises whatever its parts raise
+    except Exception as error:  # the package passes on any exception of its dependencies
         raise QuantizerError(f"litert-quantizer fails: {type(error).__name__}: {error}") from error
     return bytes(result.quantized_model)
 
@@ -154,7 +154,7 @@ def quantize(
 
 @dataclass(frozen=True)
 class _Version:
-    """A quantized model and what the kernel library does with it."""
+    """A quantized model and the kernel library's findings about it."""
 
     recipe: Recipe
     data: bytes

@@ -20,7 +20,7 @@ CMSIS-NN rejects int16 activations, and the Arduino library uses the first scale
 """
 
 HAS_4_BIT_KERNEL = frozenset({"CONV_2D", "FULLY_CONNECTED"})
-"""Operators that litert-quantizer gives 4-bit weights."""
+"""Operators that litert-quantizer can quantize to 4-bit weights."""
 
 QUANTIZER_NAMES = {"TRANSPOSE_CONV": "CONV_2D_TRANSPOSE"}
 """Operators with another name in a recipe."""
@@ -29,7 +29,7 @@ CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 """Operators that litert-quantizer adds."""
 
 ENDS = ("INPUT", "OUTPUT")
-"""What a recipe calls the inputs and outputs of the model."""
+"""The names of the model's inputs and outputs in a recipe."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tflm.schema.writer import write_model
 from tflm.versioning.update import update_versions
 
 SIGNATURE_KEY = "serving_default"
-"""The key that converters give the only signature."""
+"""The key of a single signature, as converters name it."""
 
 BIAS_DEMANDED = ("CONV_2D", "DEPTHWISE_CONV_2D")
 """Operators that need a bias in LiteRT, which litert-quantizer contains."""

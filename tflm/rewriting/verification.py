@@ -199,7 +199,7 @@ def require_same_values(ours: Values, theirs: Values, what: str) -> None:
         RewriteError: an output differs, or only one of the models has outputs.
     """
     if len(ours) != len(theirs):
-        raise RewriteError(f"the rewritten model differs in what it rejects: {what}")
+        raise RewriteError(f"the rewritten model rejects other inputs than the original: {what}")
     for i, (one, other) in enumerate(zip(ours, theirs)):
         same = np.array_equal(one, other)
         if one.dtype.kind in "fc":

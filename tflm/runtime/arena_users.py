@@ -1,4 +1,4 @@
-"""Which interpreters have a model in which memory, to warn of those that overwrite each other."""
+"""Track which interpreters have a model in which memory, to warn if they overwrite each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class _User(NamedTuple):
 
 
 _users: dict[int, _User] = {}
-"""By the identity of the interpreter. Each operation on it is atomic, so that no thread or forked process can hang."""
+"""Memory in use, by the identity of the interpreter. Each operation on it is atomic, so that no thread or forked
+process can hang."""
 
 
 def register(interpreter: object, tail: Arena, head: Arena) -> None:

@@ -198,7 +198,8 @@ class MicroGraph:
         self.for_each_node(bind, running=True)
 
     def standalone_run(self, guard: list[FrameType]) -> StandaloneRun | None:
-        """What runs the whole model, if the model is a single node of a standalone delegate; otherwise None."""
+        """Return the function that runs the whole model if the model is a single node of a standalone delegate;
+        otherwise None."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
         return None if delegate is None else delegate.standalone(runs[0], guard)

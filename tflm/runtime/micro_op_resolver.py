@@ -93,9 +93,9 @@ class MicroMutableOpResolver(ResolverMethods):
             raise UnresolvedOperator(
                 name,
                 code.version,
-                f"the model uses {name} {version}; add a registration with the version, "
-                "convert the model for an older runtime, call tflm.update_versions(model) where the model does not use "
-                "what is new, or make the resolver without strict_versions",
+                f"the model uses {name} {version}; add a registration with the version, convert the model for an "
+                f"older runtime, call tflm.update_versions(model) if the model does not use the new features, or "
+                f"create the resolver without strict_versions",
             )
         return registration
 

@@ -73,7 +73,7 @@ class MicroProfiler:
         return len(self.events) - 1
 
     def begin_operator(self, tag: str, place: tuple[int, int]) -> int:
-        """As `begin_event`, for the operator at a place."""
+        """Begin an event as `begin_event` does, for an operator of the model."""
         handle = self.begin_event(tag)
         self.events[handle].place = place
         return handle

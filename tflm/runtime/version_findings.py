@@ -19,7 +19,7 @@ def knows_version(registration: Registration, code: OperatorCode) -> bool:
 
 def version_asked_for(code: OperatorCode, registration: Registration, holder: str = "the kernel") -> str:
     """Describe the version of an operator code, what it introduced, and the known versions."""
-    from tflm.versioning import brought_by  # which models with known versions don't need
+    from tflm.versioning import brought_by  # models with known versions don't need this import
 
     builtin = builtin_code(code)
     brought = None if builtin is BuiltinOperator.CUSTOM else brought_by(builtin, code.version)

@@ -298,7 +298,7 @@ class Padding(ByteEnum):
 
 
 class ActivationFunctionType(ByteEnum):
-    """Function fused behind an operator."""
+    """Activation function fused into an operator."""
 
     NONE = 0
     RELU = 1

@@ -81,7 +81,7 @@ class TableVector(NamedTuple):
 
 
 class SubTable(NamedTuple):
-    """A table behind an offset."""
+    """A table that is referred to by an offset."""
 
     table: type[Table]
 

@@ -89,7 +89,7 @@ def with_data_inside(model: Model) -> Model:
 
 
 class _Front:
-    """Builds what is inserted between the header of a file and the rest of its bytes."""
+    """Builds the bytes that are inserted between the header of a file and the rest."""
 
     def __init__(self, model: Model):
         self._model = model

@@ -44,9 +44,9 @@ class Format(NamedTuple):
     """A format that is not `.tflite`.
 
     Attributes:
-        name: what the file is, for "this is not a .tflite model but ...".
+        name: the kind of file, for "this is not a .tflite model but ...".
         pattern: a regular expression for its first `HEAD_BYTES` bytes, a character each.
-        advice: how to get a model, a sentence.
+        advice: a sentence about how to get a model.
     """
 
     name: str
@@ -112,11 +112,11 @@ FORMATS = (
         rf"^\n{_LENGTH}\n{_LENGTH}[ -~]{{1,1000}}\x12[\x01-\x7f][A-Z_]",
         "tf.compat.v1.lite.TFLiteConverter.from_frozen_graph(path, inputs, outputs).convert() converts it",
     ),
-    Format("a NumPy array", r"^\x93NUMPY", "name the .tflite file; arrays are what it takes as inputs"),
+    Format("a NumPy array", r"^\x93NUMPY", "pass the .tflite file; arrays are inputs of a model"),
     Format(
         "NumPy arrays (.npz)",
         r"^PK\x03\x04[\s\S]{26}[^\x00]{1,255}\.npy",
-        "name the .tflite file; arrays are what it takes as inputs",
+        "pass the .tflite file; arrays are inputs of a model",
     ),
     Format("a zip archive", r"^PK(?:\x03\x04|\x05\x06)", _UNPACK),
     Format("a gzip archive", r"^\x1f\x8b", _UNPACK),
@@ -217,7 +217,7 @@ class Reader:
         self._shared: dict[tuple[int, Any], Any] = {}
 
     def _outside(self, end: int, reason: str) -> _Broken:
-        """What is wrong with something that ends outside the file: it was cut off, unless no model is so large."""
+        """Describe something that ends outside of the file: the file was truncated, unless no model is so large."""
         if not self._size < end <= MAX_MODEL_BYTES:
             return _Broken(reason)
         missing = f"at least {end - self._size:,} bytes missing"
@@ -319,7 +319,9 @@ class Reader:
         if isinstance(wire, ScalarVector):
             self._shared_bytes_left -= len(value)
             if self._shared_bytes_left < 0:
-                raise _Broken(f"vectors that are shared so often that they stand for {SHARING} files and more")
+                raise _Broken(
+                    f"vectors that are shared so often that they represent {SHARING} times the file's size or more"
+                )
         return value
 
     def _string(self, position: int) -> str:

@@ -18,7 +18,7 @@ Condition = Callable[[Signature], bool]
 
 @dataclass(frozen=True)
 class Feature:
-    """What a version of an operator added.
+    """A feature that a version of an operator added.
 
     Attributes:
         brought: the feature in a few words; None for the lowest version of an operator that lost its first.
@@ -88,7 +88,7 @@ def every(*conditions: Condition) -> Condition:
 
 
 def either(*conditions: Condition) -> Condition:
-    """At least one condition holds."""
+    """Return a condition that is true if at least one of these is."""
     return lambda signature: any(holds(signature) for holds in conditions)
 
 
@@ -103,7 +103,7 @@ def signed(activations: str, weights: str, index: int = 1) -> Condition:
 
 
 def quantized(*indices: int) -> Condition:
-    """At least one of these inputs is quantized."""
+    """Return a condition that is true if at least one of these inputs is quantized."""
 
     def holds(signature: Signature) -> bool:
         inputs = (signature.input(index) for index in indices)

@@ -1,4 +1,4 @@
-"""Writes tables as a flatbuffer, the mirror image of the reader. The same tables always give the same bytes."""
+"""Write tables as a flatbuffer, the inverse of the reader. The same tables always produce the same bytes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _descending_size(item: tuple[Field, Any, int | None]) -> int:
 
 
 def _write_target(builder: Any, wire: Wire, value: Any) -> int | None:
-    """Write what a field refers to by offset; None for a scalar, which lies in the table itself."""
+    """Write the data that a field refers to by offset; None for a scalar, which is stored in the table itself."""
     if isinstance(wire, Scalar):
         return None
     if isinstance(wire, StringType):

@@ -20,7 +20,7 @@ from tflm.testing.counterexample import EXAMPLES, check_examples, one_removed
 
 SMALL_ARENA_BYTES, BOUNDARY_ARENA_BYTES, MAXIMUM_ARENA_BYTES, LARGE_ARENA_BYTES = 32, 41, 400, (1 << 17) + 41
 PATTERN = 0xA5
-"""What the arena is filled with before the first call; an allocator writes nothing to it."""
+"""The byte that fills the arena before the first call; an allocator must not write to it."""
 
 
 class AllocatorCall(NamedTuple):
@@ -132,7 +132,7 @@ def _smaller(example: tuple[int, list[AllocatorCall]]) -> Iterator[tuple[int, li
 
 
 class _Model(NamedTuple):
-    """What an allocator's state must be, apart from the exact positions."""
+    """The expected state of an allocator, apart from exact positions."""
 
     head: int = 0
     temps: tuple[Place, ...] = ()
@@ -141,7 +141,7 @@ class _Model(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What can be seen of an allocator's state."""
+    """The observable state of an allocator."""
 
     head: int
     temp: int
@@ -159,7 +159,9 @@ class _Run:
             arena = Arena(bytearray([PATTERN]) * size)
             self._name = getattr(allocator, "__name__", "allocator")
             self._allocator = allocator(arena)
-            allocator(Arena(bytearray(64))).allocate_temp(16, 16)  # which must not change the first
+            allocator(Arena(bytearray(64))).allocate_temp(
+                16, 16
+            )  # the second call must not change the first one's result
         else:
             self._name, self._allocator = type(allocator).__name__, copy.deepcopy(allocator)
             arena = self._allocator.arena
@@ -210,7 +212,8 @@ class _Run:
         self._allocate_tail(size, alignment, self._allocator.temp)
 
     def _allocate_above(self, size: int, alignment: int, floor: int) -> None:
-        """With a floor, if the allocator has floors; one below temp would let the tail overlap temp memory."""
+        """Allocate with a floor if the allocator supports floors. A floor below temp would let the tail overlap temp
+        memory."""
         lowest = max(floor, self._allocator.head)
         method = self._allocator.allocate_persistent_buffer
         if lowest >= self._allocator.temp and "floor" in inspect.signature(method).parameters:

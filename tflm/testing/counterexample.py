@@ -20,7 +20,7 @@ EXAMPLES = 200
 """Examples that a check tries by default."""
 
 PHASES = [Phase.generate, Phase.shrink]
-"""What a check does: it looks for an example that fails, and makes it smaller."""
+"""The phases of a check: search for a failing example, and minimize it."""
 
 
 def check_examples(
@@ -82,6 +82,6 @@ def aligned_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 
 
 def one_removed(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """The list without each of its items in turn, the last first."""
+    """Yield the list without each of its items in turn, the last item first."""
     for index in reversed(range(len(items))):
         yield [*items[:index], *items[index + 1 :]]

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> str:
-    """With pytest-embedded, which starts an emulator for each test, a device lasts as long."""
+    """With pytest-embedded, which starts an emulator for each test, devices have the scope of a test."""
     return "function" if config.getoption("embedded_services", None) else "session"
 
 

@@ -43,7 +43,7 @@ ACTIVATIONS = st.sampled_from(
 
 
 def scales(lowest: int = -20, highest: int = 8) -> st.SearchStrategy[float]:
-    """Scales from 2^lowest to 2^highest, as many in each octave."""
+    """Draw scales from 2^lowest to 2^highest, with the same number in each octave."""
     octave = st.integers(lowest, highest - 1)
     return st.builds(lambda o, m: float(np.float32(m * 2.0**o)), octave, st.floats(1, 2, width=32))
 

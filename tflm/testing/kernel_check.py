@@ -1,4 +1,4 @@
-"""Checks that a kernel keeps the rules of the arena and computes what it should."""
+"""Check that a kernel obeys the rules of the arena and computes the expected results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARGIN_BYTES = 1 << 10
 """Memory before and after the arena, which no kernel may write either."""
 
 LAYOUTS = ((0x00, "greedy"), (0xA5, "linear"), (0x5A, "greedy"))
-"""For each interpreter: what the arena, outputs and scratch buffers are filled with before an invoke; and its planner.
+"""For each interpreter: the bytes that fill the arena, outputs and scratch buffers before an invoke; and its planner.
 The linear planner puts outputs after inputs, the greedy one before them."""
 
 FLOAT_TOLERANCE = 1e-5
@@ -195,7 +195,7 @@ class _Instance:
         return [array.copy() for array in self.outputs], changed
 
     def owner(self, byte: int) -> str:
-        """What is at a byte of the arena."""
+        """Return the owner of a byte of the arena."""
         buffers = self.interpreter.planned_buffers()
         names = [f"tensor {b.name!r}" for b in buffers if b.place.meets(Place(byte, 1)) and b.kind == "tensor"]
         return " and ".join(names) or "memory that is not its own"

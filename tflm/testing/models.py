@@ -58,7 +58,7 @@ def elements(draw: st.DrawFn, type: TensorType, shape: Sequence[int]) -> npt.NDA
 
 
 def _special_elements(dtype: np.dtype[Any]) -> list[float]:
-    """Where kernels make mistakes: the ends of a type, and around 0."""
+    """Return elements for which kernels often fail: the ends of a type, and values around 0."""
     if dtype.kind == "b":
         return [0, 1]
     if dtype.kind == "f":
@@ -79,7 +79,7 @@ SHAPES = st.sampled_from(
         st.just(()),
     ]
 ).flatmap(lambda shapes: shapes)
-"""Scalars, small shapes, and rows of about as many elements as loops are unrolled by."""
+"""Scalars, small shapes, and rows with about as many elements as an unrolled loop processes."""
 
 
 @st.composite

@@ -134,7 +134,7 @@ def check_planner(
 
 
 def _smaller(problem: _Problem) -> Iterator[_Problem]:
-    """The problem without each of its buffers in turn."""
+    """Yield the problem without each of its buffers in turn."""
     yield from (problem._replace(earlier=fewer) for fewer in one_removed(problem.earlier))
     yield from (problem._replace(buffers=fewer) for fewer in one_removed(problem.buffers))
 

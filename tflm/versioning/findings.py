@@ -1,4 +1,4 @@
-"""What a model says of versions that is not so: odd, though every model runs all the same."""
+"""Find wrong statements about versions in a model. They are odd, but the model runs all the same."""
 
 from __future__ import annotations
 

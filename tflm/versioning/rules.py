@@ -70,7 +70,7 @@ WITHOUT_KERNEL: dict[str, Versions] = {
 
 
 def versions_of(operator: BuiltinOperator) -> Versions:
-    """What each version of an operator added, in the order in which they are tried."""
+    """Return what each version of an operator added, in the order in which they are tried."""
     registration = REGISTRATIONS.get(operator.name)
     return WITHOUT_KERNEL.get(operator.name, {}) if registration is None else registration.versions
 
@@ -82,6 +82,6 @@ def needed_version(signature: Signature) -> int:
 
 
 def brought_by(operator: BuiltinOperator, version: int) -> str | None:
-    """What a version of an operator brought, in a few words; None where no rule is about it."""
+    """Describe what a version of an operator added, in a few words; None if no rule covers it."""
     feature = versions_of(operator).get(version)
     return None if feature is None else feature.brought

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tflm.schema.enums import BuiltinOperator
 
 UNRELEASED = ""
-"""In place of a runtime: no runtime has this version of the operator."""
+"""Marks versions of an operator that no runtime has."""
 
 FIRST_RUNTIMES: dict[str, tuple[str, ...]] = {
     "ABS": ("1.13.0", "2.4.0", "2.5.0", "2.6.0", "2.12.0"),

@@ -10,7 +10,7 @@ from tflm.versioning import set_versions
 
 
 def update_versions(model: Model, *, downgrade: bool = True) -> bytes:
-    """The bytes of a model whose builtin operators have the versions that they need, as TFLite's tools have it.
+    """Return the model with the versions that its builtin operators need, as determined by TFLite's tools.
 
     The metadata `min_runtime_version` is set to the first TensorFlow Lite runtime that has them all. Nothing else
     changes, and the model computes what it did. Custom operators keep their versions.

@@ -26,7 +26,7 @@ HEADERS = """
 """
 
 LIBRARIES = "tflm gemmlowp ruy flatbuffers kissfft cmsis cmsis_nn cmsis_device stm32 pico_sdk firmware"
-"""What CMake builds or downloads besides the firmware."""
+"""Folders of CMake and of its downloads."""
 
 TAKEN_NAMES = frozenset({"main", "startup", "board", "console", *HEADERS.split(), *LIBRARIES.split()})
 """Names of other files and targets of a project, and of headers: a model of this name gets a longer one."""

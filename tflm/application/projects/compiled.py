@@ -333,7 +333,7 @@ def _common(build: Build, compiled: CompiledModel, kind: str) -> dict[str, str]:
 
 
 def _cmake_target(build: Build, kind: str) -> str:
-    """What CMake calls the firmware."""
+    """Return CMake's name of the firmware."""
     return "app" if kind == "zephyr" else build.name
 
 
@@ -385,7 +385,7 @@ def _main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None =
 
 
 def _ram(compiled: CompiledModel) -> str:
-    """What the model's functions are given."""
+    """Return the RAM arguments of the model's functions."""
     return "ram" if compiled.memories else "ram.bytes"
 
 

@@ -165,11 +165,12 @@ def _placement_text(build: Build, arenas: tuple[ArenaMemory, ...]) -> str:
 
 
 def _versions_text(build: Build) -> str:
-    """What the arena is for, and how to change that."""
+    """Return the section on the versions for which the arena is exact, and how to change them."""
     kernels = build.machine.kernels
     return (
         f"\n\n## Versions\n\nThe arena is exact for {kernels.release.name} with {kernels.name} kernels,\n"
-        "which these files pin; with another version it may be too small. To move on, see what the arena is with\n"
+        "which these files pin; with another version it may be too small. To change the version, look up the arena "
+        "with\n"
         "`tflm arena MODEL --tflm VERSION`, then write the project again with the same `--tflm`."
     )
 

@@ -1,4 +1,4 @@
-"""A kind of project: what it supports, and how its files differ."""
+"""Kinds of projects: what each supports, and how its files differ."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Kind:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionAssumed)  # the project pins it
             if machine.board is not None and machine.kernels == machine.board.library(plain):
-                name, release = plain, libraries.by_name(plain).release  # nobody chose them
+                name, release = plain, libraries.by_name(plain).release  # they are defaults
             kernels = library_for(name, machine.target, machine.release or self.distribution or release)
             usual = library_for(plain, machine.target, kernels.release)
         contained = kernels.release.distribution
@@ -130,7 +130,7 @@ class Kind:
         """Check that such a project supports a machine and its kernels.
 
         Raises:
-            RequestError: it does not; the message lists what it supports.
+            RequestError: it is not supported; the message lists what is.
         """
         self.require_part(machine)
         kernels = machine.kernels.name.partition("@")[0]

@@ -169,7 +169,7 @@ def _supports(kind: Kind, machine: Machine) -> bool:
 
 
 def kind_named(name: str) -> Kind:
-    """A kind of project.
+    """Return a kind of project.
 
     Raises:
         RequestError: there is none with this name.

@@ -41,7 +41,7 @@ TREE_INCLUDES = (
 
 
 def platformio_board(build: Build) -> dict[str, str]:
-    """What PlatformIO calls a board and its framework.
+    """Return PlatformIO's names of a board and its framework.
 
     Raises:
         RequestError: PlatformIO lacks the board.

@@ -35,7 +35,7 @@ COUNTED_AS = {
     RecordedAllocationType.PERSISTENT_TENSOR_DATA: "tensors",
     RecordedAllocationType.NODE_AND_REGISTRATION_ARRAY: "NodeAndRegistration structs",
 }
-"""What `print_allocations` counts for each type; "allocations" for the others."""
+"""The unit that `print_allocations` counts for each type; "allocations" for all others."""
 
 
 class InterpreterConfig(enum.Enum):
@@ -247,6 +247,6 @@ def _errors_of_the_package() -> Iterator[None]:
     except TensorIndexError as error:
         raise IndexError(f"Tensor is out of bound: {error}") from error
     except (InterpreterError, TensorError):
-        raise  # which are a RuntimeError and a ValueError
+        raise  # they are a RuntimeError and a ValueError
     except TflmError as error:
         raise RuntimeError(str(error)) from error

@@ -39,7 +39,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         OperatorError: the multiplier is negative, infinite or not a number.
     """
     if not (math.isfinite(real) and real >= 0):
-        raise OperatorError(f"its scales give the multiplier {real:g}, which is not a positive number")
+        raise OperatorError(f"its scales result in the multiplier {real:g}, which is not a positive number")
     fraction, shift = math.frexp(real)
     significand = round_half_away(fraction * 2**31)
     if significand == 2**31:

@@ -32,7 +32,7 @@ def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: IntegerFunct
 
     Args:
         x: integers of 8 or 16 bits.
-        y: as many elements of any type.
+        y: the same number of elements, of any type.
         function: called once, to build the table.
     """
     table = track_host_array(lookup_table(function, x.dtype, y.dtype))

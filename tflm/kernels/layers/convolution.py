@@ -1,4 +1,4 @@
-"""What all convolutions share: their tensors, weights and per-channel quantization."""
+"""Code that all convolutions share: their tensors, weights and per-channel quantization."""
 
 from __future__ import annotations
 

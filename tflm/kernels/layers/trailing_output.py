@@ -90,7 +90,7 @@ def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> r
 
 
 def windows(operator: OperatorFacts) -> Windows | None:
-    """Where the windows of a convolution or a pool lie along rows and columns; None where that is not known."""
+    """Return the windows of a convolution or a pool along rows and columns; None if they are unknown."""
     x, y, options = operator.inputs[0], operator.outputs[0], operator.options
     weights = operator.inputs[1] if len(operator.inputs) > 1 else None
     if x is None or not len(x.dims) == len(y.dims) == 4 or min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:

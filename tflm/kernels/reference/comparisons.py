@@ -57,7 +57,7 @@ OP_DATA_COMPARISON = Struct("comparisons.cc:OpData", params=COMPARISON_PARAMS)
 
 
 OUTPUT_TYPES = (TensorType.BOOL, TensorType.INT8, TensorType.UINT8)
-"""TFLM writes bools as bytes, whatever the output's type. Larger elements would stay unset."""
+"""TFLM writes bools as bytes, regardless of the output's type. Larger elements would stay unset."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _bind_call(
 
 
 def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
-    """The bytes of a condition's result. TFLM reads the first one, whatever the type."""
+    """Return the bytes of a condition's result. TFLM reads the first one, regardless of the type."""
     if element_count(tensor) < 1:
         raise OperatorError(f"has shape {list(tensor.dims)}, a condition has an element", tensor=tensor.name)
     return tensor.elements.reshape(-1).view(np.uint8)

@@ -112,7 +112,7 @@ class Encoded(NamedTuple):
         """The channel of each element, in one dimension."""
         channels = len(self.zero_points)
         if self.size % channels:
-            raise OperatorError(f"stands for {self.size} elements, which {channels} channels do not divide")
+            raise OperatorError(f"represents {self.size} elements, not a multiple of {channels} channels")
         if self.is_last_axis:
             return np.tile(np.arange(channels, dtype=np.int64), self.size // channels)
         return np.repeat(np.arange(channels, dtype=np.int64), self.size // channels)
@@ -182,7 +182,7 @@ def table_mismatch(encoded: Encoded, metadata: TfLiteTensor) -> str | None:
 
 
 def _bytes_read(encoded: Encoded, model: Model) -> npt.NDArray[np.uint8]:
-    """The metadata, with the bytes behind it in the model as far as the kernel reads them as values of the table.
+    """Return the metadata, with the following bytes of the model that the kernel reads as values of the table.
 
     It does so if it takes the tensor for one with more tables than there are.
     """
@@ -287,7 +287,7 @@ def _decode_look_up(encoded: Encoded) -> Elements:
 
 
 def _decode_pruned(encoded: Encoded) -> Elements:
-    """A bit for each element: 1 for the next of the values, 0 for the zero point."""
+    """Decode a bitmap with one bit for each element:"""
     kept = _bits(encoded, encoded.size).astype(bool)
     values = encoded.table(_dtype(encoded.type))
     kept_count = int(np.count_nonzero(kept))
@@ -309,9 +309,9 @@ class HuffmanCodes(NamedTuple):
     """The codes of a tensor, and the work of the kernel that decodes them.
 
     Attributes:
-        symbols: the elements.
-        indices: table lookups.
-        words: words of 32 bits that are read.
+        symbols: number of elements.
+        indices: number of table lookups.
+        words: number of 32-bit words that are read.
         put_back: codes that are shorter than the last index, whose other bits belong to the next code.
         put_back_words: those whose other bits begin in the word before.
         end: the bit behind the last code.
@@ -414,7 +414,7 @@ LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, Reads.DIMENSION, True, _check_look_up, 
 HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, Reads.TYPE, False, _check_huffman, _decode_huffman, "a94423c6b")
 PRUNE = Scheme(DECODE_STATE_PRUNE, Reads.ZERO_POINTS, True, _check_pruned, _decode_pruned, "ecf58d7a4")
 SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
-"""By the type in the metadata."""
+"""Decoding functions by the type in the metadata."""
 
 TFLM_DECODE = Registration(
     "TFLM_DECODE", _bind_decode, _prepare_decode, requests=_requests, types=VALUE_TYPES, since="d96fe663d"

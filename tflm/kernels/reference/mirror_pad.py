@@ -61,7 +61,8 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def _copies(node: Node) -> list[Copy]:
-    """TFLM reads the elements that each padding before a dimension leads to, whatever the shape of the output is."""
+    """Return the copies. TFLM reads the elements that each padding before a dimension leads to, regardless of the
+    output's shape."""
     x, y = node.eval_input(INPUT).elements, node.eval_output(0).elements
     paddings = node.eval_input(PADDINGS).elements.astype(np.int32)
     if not y.size:

@@ -58,7 +58,7 @@ DEQUANTIZE_OP_DATA = Struct(
 
 @dataclass(frozen=True)
 class AffineQuantize:
-    """From real numbers to integers: x / scale, rounded and truncated to 32 bits, plus the zero point, clamped."""
+    """Quantizes real numbers: x / scale, rounded and truncated to 32 bits, plus the zero point, clamped."""
 
     scale: np.float32
     output: OutputStage
@@ -69,7 +69,7 @@ class AffineQuantize:
 
 @dataclass(frozen=True)
 class AffineDequantize:
-    """From integers to the real numbers that they represent."""
+    """Converts integers to the real numbers that they represent."""
 
     scale: float
     zero_point: int

@@ -54,7 +54,7 @@ INPUT = 0
 INPUT_WEIGHTS = (1, 2, 4, 3)
 RECURRENT_WEIGHTS = (5, 6, 8, 7)
 BIASES = (12, 13, 15, 14)
-"""Of the input, forget, output and cell gates: the order in which the gates stand side by side."""
+"""Indices of the input, forget, output and cell gates, in the order in which they are stored."""
 HIDDEN_STATE, CELL_STATE = 18, 19
 INPUTS = 24
 UNSUPPORTED = {
@@ -66,7 +66,7 @@ UNSUPPORTED = {
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 
 LARGEST_PRODUCT = INT16_MAX * -INT16_MIN
-"""Of a sigmoid in Q0.15 and an int16."""
+"""Product of a sigmoid in Q0.15 and an int16."""
 
 GATE_SCALE = 2.0**-12
 """Scale of a gate before its activation, Q3.12."""
@@ -171,7 +171,7 @@ HIDDEN_INTERMEDIATE = 4
 """The intermediate tensor whose quantization the old int8 LSTM reads."""
 
 ALL_WEIGHTS = range(1, 9)
-"""Of the input for four gates, then of the hidden state."""
+"""Weights of the input for four gates, then of the hidden state."""
 
 
 @dataclass(frozen=True)
@@ -382,7 +382,7 @@ class LstmTensors:
     def of(cls, node: Node) -> LstmTensors:
         """Those of a node."""
         input, y = node.eval_input(INPUT), node.eval_output(0).elements
-        # Of an input with more than three dimensions, TFLM takes as many elements as the first three have.
+        # For an input with more than three dimensions, TFLM uses the number of elements in the first three.
         dims = input.dims[:3]
         x = input.elements.reshape(-1)[: math.prod(dims)].reshape(dims)
         if not node.options(UnidirectionalSequenceLSTMOptions).time_major:
@@ -510,12 +510,12 @@ def _rescaled(by: AccumulatorRequantization, products: Elements) -> Elements:
 
 
 def sigmoid_int16(gates: Raw) -> Raw:
-    """From Q3.12 to Q0.15."""
+    """Compute the sigmoid of Q3.12 in Q0.15."""
     return logistic_int16(3 * gates)
 
 
 def cell_gate_int16(gates: Raw, is_tanh: bool) -> Raw:
-    """From Q3.12 to Q0.15. Without tanh, TFLM uses the number unchanged."""
+    """Compute the cell gate of Q3.12 in Q0.15. Without tanh, TFLM uses the number unchanged."""
     return tanh_int16(3 * gates) if is_tanh else gates
 
 

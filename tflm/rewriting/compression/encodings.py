@@ -62,7 +62,8 @@ def smallest_encoding(tensor: TfLiteTensor, schemes: tuple[Scheme, ...]) -> Enco
 
 
 class _Constant(NamedTuple):
-    """What an encoder needs of a constant: its elements as integers of the same bits, by channel, and its type."""
+    """The facts about a constant that an encoder needs: its elements as integers of the same bits, by channel, and its
+    type."""
 
     values: Values
     channels: npt.NDArray[np.int64]

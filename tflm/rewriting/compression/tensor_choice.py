@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What each TFLM_DECODE operator adds, in bytes.
+    """The bytes that each TFLM_DECODE operator adds.
 
     Attributes:
         operator_file_bytes: to the file.

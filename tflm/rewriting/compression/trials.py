@@ -207,7 +207,7 @@ class Trials:
         return None if self._concerns(model) - self._known else Trial(encoding, len(model.data), measured)
 
     def _concerns(self, model: Model) -> Counter[tuple[str, str]]:
-        """What the kernel library does differently, or rejects, by operator."""
+        """Return what the kernel library computes differently, or rejects, by operator."""
         findings = operator_findings(model, target=self.target, kernels=self.library)
         return Counter((finding.operator, finding.happens) for finding in findings)
 

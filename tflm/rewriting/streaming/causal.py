@@ -88,7 +88,7 @@ def _pad_apart(graph: Graph, streamed: int, track: Track) -> None:
 
 
 def _padded(graph: Graph, operator: Operator, borders: Sequence[tuple[int, int]]) -> Operator:
-    """A PAD of the image that an operator reads, with what the operator leaves out."""
+    """Return a PAD of the image that an operator reads, with the padding that the operator omits."""
     image = (operator.inputs or ())[0]
     shape = graph.shape(image)
     paddings = np.array([(0, 0), *borders, (0, 0)], np.int32)

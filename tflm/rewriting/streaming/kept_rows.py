@@ -18,12 +18,12 @@ from tflm.schedule.rows import Rows
 
 @dataclass(frozen=True)
 class TimedTensor:
-    """A tensor that has rows.
+    """A tensor with rows along time.
 
     Attributes:
         track: where they are.
-        stride: frames from one row to the next.
-        shift: rows that a window moves by; None if that is not a whole number.
+        stride: number of frames from one row to the next.
+        shift: number of rows that a window moves by; None if that is not a whole number.
         same: rows of a window that are row + `shift` of the window before.
     """
 

@@ -1,4 +1,4 @@
-"""Which rows of each tensor an invoke computes, and which it takes from the invoke before.
+"""Plan which rows of each tensor an invoke computes, and which it takes from the previous invoke.
 
 Working backwards from the outputs, a tensor is needed in the rows that operators read for the rows that they compute.
 Of these, rows that are the same as in the window before, and were needed there, are kept in variables. The others are
@@ -20,9 +20,9 @@ class RowsOfTensor(NamedTuple):
 
     Attributes:
         needed: all rows that operators read.
-        kept: those taken from the invoke before, where they were rows `kept + shift`.
-        computed: the other ones.
-        shift: rows that a window moves by.
+        kept: rows taken from the previous invoke, in which they were rows `kept + shift`.
+        computed: the other rows.
+        shift: number of rows that a window moves by.
     """
 
     needed: tuple[Rows, ...]

@@ -215,7 +215,7 @@ def _require_input(graph: Graph, input: int | None) -> list[int]:
 
 
 def _tracks(graph: Graph, axis: int | None, inputs: Sequence[int]) -> list[tuple[int, Track]]:
-    """Where frames may be in these inputs."""
+    """Return the possible positions of frames in these inputs."""
     return [(tensor, track) for tensor in inputs for track in candidates(graph, tensor, axis)]
 
 
@@ -307,7 +307,7 @@ def _first_whole(graph: Graph, stream: Stream) -> int:
 
 
 def _first_window(graph: Graph, stream: Stream, earlier: int, initial: npt.ArrayLike | None) -> npt.NDArray[Any]:
-    """The window before the first invoke: what represents zero in the input's quantization, but for what is given.
+    """Return the window before the first invoke: zeros in the input's quantization, except for given values.
 
     Args:
         earlier: frames at the start that the original's window does not have, and `initial` neither.
@@ -322,8 +322,8 @@ def _first_window(graph: Graph, stream: Stream, earlier: int, initial: npt.Array
     shape[track.axis] = (track.rows - earlier) * track.unit
     if given.shape != tuple(shape) or given.dtype != dtype:
         raise ArgumentError(
-            f"the initial window is {given.dtype} of shape {list(given.shape)}; give one of {dtype} of shape "
-            f"{shape}, as the input"
+            f"the initial window is {given.dtype} of shape {list(given.shape)}; pass an array of {dtype} with shape "
+            f"{shape}, like the input"
         )
     added = window.take(range(earlier * track.unit), track.axis)
     return np.concatenate([added, given], track.axis)

@@ -50,7 +50,8 @@ def tracks_of(graph: Graph, streamed: int, track: Track) -> list[TimeRule | None
 
 
 def candidates(graph: Graph, tensor: int, axis: int | None) -> list[Track]:
-    """Where frames may be in an input: along each dimension, or as a RESHAPE of the input divides it.
+    """Return the possible positions of frames in an input: along each dimension, or as a RESHAPE of the input divides
+    it.
 
     Raises:
         ArgumentError: the axis is out of range.
@@ -100,7 +101,8 @@ def least_hop(graph: Graph, timeline: Timeline) -> int:
 
 
 def convolution_out_of_step(graph: Graph, timeline: Timeline) -> int | None:
-    """The first convolution of several windows whose rows do not move by a whole number; None if there is none."""
+    """Return the first convolution of several windows whose rows do not move by a whole number; None if there is
+    none."""
     for index, (operator, rule) in enumerate(zip(graph.operators, timeline.rules)):
         outputs: Any = operator.outputs or ()
         if rule is None or graph.code(operator) not in CONVOLUTIONS or rule.track.rows == 1:

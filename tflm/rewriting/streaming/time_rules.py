@@ -194,7 +194,8 @@ def _pad(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
 
 
 def moved(track: Track, before: tuple[int, ...], after: tuple[int, ...]) -> Track | None:
-    """Time after a RESHAPE: the dimension whose elements, with those behind it, divide into the same rows."""
+    """Return the time track after a RESHAPE: the dimension whose elements, with those after it, divide into the same
+    rows."""
     row = track.unit * math.prod(before[track.axis + 1 :])
     found = []
     for axis, size in enumerate(after):

@@ -49,7 +49,7 @@ def relu(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("LOGISTIC", "TANH")
 def sigmoid(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """From scales at which almost nothing is in range to ones at which all is."""
+    """Draw scales from ones at which almost nothing is in range to ones at which everything is."""
     (input,) = model.scaled(scales(-40, 30) | scales(-16, 2) | st.sampled_from([2.0**-12, 2.0**-11, 2.0**-10, 2.0**-4]))
     model.operand(draw(shapes()), input)
     output = OUTPUTS.get((model.name, model.type), SHORT)

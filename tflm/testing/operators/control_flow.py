@@ -75,7 +75,7 @@ class Flow:
         if kind == "add":
             return [self.sum(graph, *pair) for pair in zip(self.kinds, tensors, tensors)]
         if kind == "swap":
-            rest = range(1, len(tensors))  # the counter stays small: it stays where it is
+            rest = range(1, len(tensors))  # the counter stays small, because it does not change
             order = sorted(rest, key=lambda i: (self.kinds[i], -i))
             places = sorted(rest, key=lambda i: (self.kinds[i], i))
             return [tensors[0], *(tensors[order[places.index(i)]] for i in rest)]

@@ -43,7 +43,8 @@ class Geometry:
 
 
 def geometry(draw: Draw, padding: Padding, largest: int) -> Geometry:
-    """Mostly as many windows as fit, sometimes another number, which TFLM takes as well."""
+    """Draw the geometry: usually the number of windows that fit, sometimes another number, which TFLM accepts as
+    well."""
     taps, stride, dilation = (draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     stride, dilation = draw(st.sampled_from([(1, 1), (stride, 1), (stride, dilation)]))
     size = draw(st.integers(1, largest))

@@ -179,7 +179,7 @@ def look_up(draw: Draw) -> Encoded:
 
 
 def pruned(draw: Draw) -> Encoded:
-    """Values, and bits for where they go."""
+    """Draw values, and a bitmap of their positions."""
     type = draw(st.sampled_from(VALUE_TYPES))
     shape, parameters, _ = channels_of(draw, type)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

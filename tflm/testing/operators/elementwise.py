@@ -26,7 +26,7 @@ from tflm.testing.operators.declared import DrawnOperator, large, strategy
 
 BOOL = TensorType.BOOL
 OF_ANY_RANK = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM")
-"""Operators that broadcast as many dimensions as a shape of TFLM can have."""
+"""Operators that broadcast the maximum number of dimensions of a shape in TFLM."""
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 TO_BOOL = (*COMPARISONS, "LOGICAL_AND", "LOGICAL_OR")
 BINARY = (*OF_ANY_RANK, "SQUARED_DIFFERENCE", "FLOOR_DIV", "FLOOR_MOD", *TO_BOOL)

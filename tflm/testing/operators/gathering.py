@@ -64,7 +64,7 @@ def embedding_lookup(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("DYNAMIC_UPDATE_SLICE", invokes=2)
 def dynamic_update_slice(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """At any index, many of them out of range; sometimes the slice is the whole tensor."""
+    """Draw an update at any index, often out of range; sometimes the slice is the whole tensor."""
     shape = draw(shapes(1, 6, 4))
     model.operand(shape)
     model.operand([draw(st.integers(1, size)) for size in shape])

@@ -14,7 +14,7 @@ from tflm.testing.operators.declared import NUMPY_TYPES, OPERATORS, DrawnOperato
 
 @strategy("RESHAPE")
 def reshape(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """With or without the shape as an input, sometimes with a dimension of -1."""
+    """Draw a RESHAPE with or without the shape as an input, sometimes with a dimension of -1."""
     shape = draw(shapes(0, 4))
     target = list(draw(st.permutations([*shape, 1])))
     if draw(st.booleans()):
@@ -24,7 +24,7 @@ def reshape(draw: Draw, model: DrawnOperator) -> OperatorCase:
         model.numbers(target)
     y = model.main.tensor("y", target, model.type)
     model.main.operator(BuiltinOperator.RESHAPE, model.operands, [y], options_of("RESHAPE", new_shape=tuple(target)))
-    # The wheel reads shapes of outputs from the model, where a dimension of -1 stays: give a tensor behind it.
+    # The wheel reads shapes of outputs from the model, where a dimension of -1 remains: add a tensor after it.
     model.operands = [y]
     return model.result(shapes=[(math.prod(shape),)], options=None)
 
@@ -73,7 +73,7 @@ def pad(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("MIRROR_PAD", invokes=2)
 def mirror_pad(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """Both modes, as far as the input reaches; without options it is symmetric."""
+    """Draw both modes, with paddings that the input allows. Without options, the mode is symmetric."""
     shape = draw(shapes(1, 4, 4))
     mode = draw(st.none() | st.sampled_from(MirrorPadMode))
     padding = paddings(draw, [size - (mode == MirrorPadMode.REFLECT) for size in shape])
@@ -178,7 +178,8 @@ def space_and_batch(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @st.composite
 def bordered_space_to_batch(draw: Draw) -> OperatorCase:
-    """SPACE_TO_BATCH_ND with a border, which BATCH_TO_SPACE_ND crops again: what is left is where it was."""
+    """Draw a SPACE_TO_BATCH_ND with a border that BATCH_TO_SPACE_ND crops again, so that the rest keeps its
+    position."""
     model = DrawnOperator(draw, "BATCH_TO_SPACE_ND")
     batch, height, width, depth = shape = tuple(draw(st.integers(1, 4)) for _ in range(4))
     block = [draw(st.integers(1, 3)) for _ in range(2)]

@@ -21,7 +21,7 @@ DEQUANTIZATIONS = [(input, FLOAT32) for input in REGISTRATIONS["DEQUANTIZE"].typ
 
 @strategy("CAST", kinds=CASTS)
 def cast(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """From each type to each; floats beyond any integer among them, and none at all."""
+    """Draw casts from each type to each type, with floats outside of all integers, and without elements."""
     x = values(draw, model.type, draw(shapes()))
     if model.type == FLOAT32:
         x *= np.float32(2.0 ** draw(st.integers(-10, 60)))

@@ -64,7 +64,7 @@ LSTM_TYPES = {FLOAT32: (FLOAT32, FLOAT32, FLOAT32), INT8: (INT8, INT32, INT16), 
 
 @strategy("UNIDIRECTIONAL_SEQUENCE_LSTM", invokes=3)
 def lstm(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """Either order of batches and steps, with and without a clipped cell."""
+    """Draw both orders of batches and steps, with and without a clipped cell."""
     type = model.type
     weight_type, *_ = LSTM_TYPES[type]
     batches, steps, size, units = (draw(st.integers(1, n)) for n in (3, 5, 8, 6))

@@ -61,7 +61,7 @@ def arg_min_max(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("CUMSUM")
 def cumsum(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """From either end; an output much finer than the input is refused."""
+    """Draw sums from both ends. An output with a much finer scale than the input is rejected."""
     shape = draw(shapes(1, 4, 6) | st.tuples(st.integers(1, 2), st.integers(10, 40)))
     scale, factor = draw(scales(-20, 8)), draw(factors(-20, 8) | factors(-1, 4))
     input, output = model.scaled(st.just(scale), st.just(scale * factor))

@@ -30,7 +30,7 @@ def resize(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 
 def _stays_inside(size: int, wanted: int, align: bool, half: bool) -> bool:
-    """Whether integers are interpolated within the input: TFLM's rounded scale may lead it behind the last element."""
+    """Whether integers are interpolated within the input: TFLM's rounded scale may lead past the last element."""
     over, under = (size - 1, wanted - 1) if align and wanted > 1 else (size, wanted)
     scale = (1024 * over + under // 2) // under
     return (wanted - 1) * scale + (scale // 2 - 512 if half else 0) < 1024 * size

@@ -110,7 +110,7 @@ def framer(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("SignalStacker", invokes=(1, 6))
 def stacker(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """SignalStacker of frames before and behind, over several invokes."""
+    """Draw a SignalStacker of frames before and after, over several invokes."""
     channels, left, right = draw(st.integers(1, 6)), draw(st.integers(0, 4)), draw(st.integers(0, 4))
     count = left + right + 1
     numbers = {"num_channels": channels, "stacker_left_context": left, "stacker_right_context": right}
@@ -131,7 +131,8 @@ def overlap_add(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("SignalEnergy")
 def energy(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """SignalEnergy of a part of a spectrum; a filter bank behind it takes out that part, for TFLM writes no other."""
+    """Draw a SignalEnergy of a part of a spectrum. A filter bank after it reads only that part, because TFLM writes no
+    other."""
     bins = draw(st.integers(2, 40))
     start, end = sorted(draw(st.lists(st.integers(0, bins), min_size=2, max_size=2, unique=True)))
     model.operand((2 * bins,))

@@ -47,7 +47,7 @@ def strided_slice(draw: Draw, model: DrawnOperator) -> OperatorCase:
             last = None if end_mask >> axis & 1 else end[-1]
             selected.append(slice(first, last, strides[-1]))
     result = np.empty(shape, np.int8)[tuple(selected)].shape
-    assume(0 not in result or result == (0,))  # which an arena can't hold
+    assume(0 not in result or result == (0,))  # an arena can't hold it
     model.operand(shape)
     for numbers in (begin, end, strides):
         model.constant(np.array(numbers + [9] * draw(st.integers(0 if shape else 1, 1)), np.int32))
@@ -111,7 +111,7 @@ def pack(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("UNPACK", invokes=2)
 def unpack(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """To scalars and more."""
+    """Draw an UNPACK to scalars and larger tensors."""
     shape = draw(shapes(0, 5, 4))
     axis, count = draw(st.integers(0, len(shape))), draw(st.integers(1, 12))
     model.operand((*shape[:axis], count, *shape[axis:]))

@@ -27,7 +27,7 @@ POSITIVE = ("LOG", "SQRT", "RSQRT")
 
 @strategy(*FUNCTIONS)
 def function(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """A function where it is defined; halves among the floats."""
+    """Draw inputs in a function's domain, with halves among the floats."""
     name, type = model.name, model.type
     plain = type not in (INT8, INT16) or (type == INT16 and name == "ABS" and draw(st.booleans()))
     input = None if plain else quantization(draw, type, -14, 2)

@@ -104,7 +104,7 @@ class KissFftrConfig:
         fpk = scalar.c_fixdiv(spectrum[:, k], 2)
         fpnk = scalar.c_fixdiv(conjugate(spectrum[:, n - k]), 2)
         f1k, tw = fpk + fpnk, scalar.c_mul(fpk - fpnk, self.super_twiddles)
-        if scalar is INT16:  # which C adds as int
+        if scalar is INT16:  # C adds these as int
             f1k, tw = f1k.astype(np.int32), tw.astype(np.int32)
         frequencies = np.zeros((len(spectrum), n + 1, 2), scalar.dtype)
         frequencies[:, 0, 0], frequencies[:, n, 0] = dc[:, 0] + dc[:, 1], dc[:, 0] - dc[:, 1]

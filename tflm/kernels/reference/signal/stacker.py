@@ -56,7 +56,9 @@ def _init(context: KernelContext, node: Node) -> None:
     if channels < 1:
         raise OperatorError(f"num_channels is {channels}, must be positive")
     if right < 0 or frames < 1:
-        raise OperatorError(f"stacks {left} frames before and {right} behind one, these must not be negative")
+        raise OperatorError(
+            f"stacks {left} frames before and {right} after each frame; these numbers must not be negative"
+        )
     if not 0 <= step <= frames:
         raise OperatorError(f"stacker_step is {step}, must be within a stack of {frames} frames")
     size = channels * frames
