@@ -157,11 +157,14 @@ def edge_cases(rng: np.random.Generator, *, by_channel: bool) -> Iterator[Case]:
 
 
 def extreme_cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Layers with the largest sums of products, of up to more than 256 at a time."""
+    """Layers with the largest sums of products, of up to more than 256 at a time, or more than 32 bits have."""
+    axes = Axis(1, 1, 1), Axis(9, 1, 9)
     for depth, channels, sign in itertools.product((2, 7, 256, 257), (1, 2), (-1, 1)):
-        axes = Axis(1, 1, 1), Axis(9, 1, 9)
         extremes = [(-128, -128), (-128, -127)][channels - 1], (-128, sign * 127)
         yield case_of(rng, np.dtype(np.int8), *axes, depth, channels, by_channel=False, extremes=extremes)
+    for depth, highest in itertools.product((510, 511, 513, 1021), (-32768, 32767)):
+        extremes = (-128, -128), (-32768, highest)
+        yield case_of(rng, np.dtype(np.int16), *axes, depth, 3, by_channel=False, extremes=extremes)
 
 
 def case_of(
@@ -276,7 +279,7 @@ def dense_case(rng: np.random.Generator) -> DenseCase:
     dtype: np.dtype[Any] = np.dtype("int8" if is_byte else "int16")
     lowest = -128 if is_byte else -32768
     count, channels = int(rng.integers(1, 3)), int(rng.integers(1, 14))
-    depth = int(rng.choice([1, 2, 3, 4, 7, 64, 255, 256, *([257, 700] if is_byte else [])]))
+    depth = int(rng.choice([1, 2, 3, 4, 7, 15, 16, 17, 20, 64, 255, 256, 257, 700]))
     zero_point = int(rng.integers(-20, 20)) if rng.random() < 0.3 and is_byte else 0
     stored = rng.integers(-128, 128, (channels, depth))
     x = rng.integers(lowest, -lowest, (count, depth)).astype(dtype)
@@ -339,7 +342,9 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
                 found.rounding
             )
     stepping = {f"stepped_{shift}" for shift in STEPPED} | {f"corrected_{shift}" for shift in CORRECTED}
-    assert seen >= ({"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once"})
+    assert seen >= (
+        {"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once", "wide"}
+    )
 
 
 def test_linear_sums_neither_wrap_nor_differ() -> None:

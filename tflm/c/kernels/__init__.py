@@ -36,7 +36,7 @@ KERNELS: Mapping[str, SmallKernel] = {
         flat_convolution.scratch_bytes,
         flat_convolution.overlap,
         True,
-        SmallKernel(windows_in_place.bind_conv_2d, no_scratch, windows_in_place.overlap, False),
+        SmallKernel(flat_convolution.bind_lean_conv_2d, no_scratch, windows_in_place.overlap, False),
     ),
     "DEPTHWISE_CONV_2D": SmallKernel(
         depthwise_convolution.bind,

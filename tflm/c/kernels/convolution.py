@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tflm.c.kernels.im2col import CHANNELS, DEPTH, FOUR, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
 from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
+from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer, wide_requantizer
 from tflm.c.kernels.wide_windows import convolve_int16
 from tflm.compiler.language import Step
 from tflm.delegates.compiled.work_arrays import work_array
@@ -55,6 +55,14 @@ class Layer:
         bias = self.bias - self.zero_point * self._by_channel(self.weights.astype(np.int64))
         limits = -int(np.iinfo(x_dtype).min) * self.magnitudes() + abs(bias)
         return requantizer(self.multiplier, self.output, bias, limits, y_dtype)
+
+    def requantizer_of_runs(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
+        """Like `requantizer`; for 16-bit inputs, also a requantizer of 64-bit sums."""
+        narrow = self.requantizer(x_dtype, y_dtype)
+        if narrow is not None or x_dtype != np.int16 or self.zero_point:
+            return narrow
+        limits = (self.magnitudes() << 15) + abs(self.bias)
+        return wide_requantizer(self.multiplier, self.output, self.bias, limits)
 
     def _by_channel(self, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         sums: npt.NDArray[np.int64] = weights.reshape(len(self.bias), -1).sum(axis=1, dtype=np.int64)

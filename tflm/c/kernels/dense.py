@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp
+from tflm.c.kernels import dsp, helium
 from tflm.c.kernels.convolution import (
     Layer,
     bind_layer,
@@ -34,8 +34,8 @@ from tflm.c.kernels.packed_sums import (
 )
 from tflm.c.kernels.part import Part
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.c.kernels.wide_windows import WideVectors, multiply_wide
-from tflm.compiler.intrinsics import int8_from, int32_from
+from tflm.c.kernels.wide_windows import WIDE_RUN, WideVectors, multiply_wide
+from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
 from tflm.kernels.layers.geometry import Axis
@@ -90,7 +90,7 @@ def requantized(
     return clamp(value, activation_min, activation_max)
 
 
-@assembled({dsp.CONDITION: dsp.sum_of_bytes})
+@assembled({helium.CONDITION: helium.sum_of_bytes, dsp.CONDITION: dsp.sum_of_bytes})
 @standalone
 def sum_of_bytes(elements: Int8s, count: int) -> int:
     """Return the sum of some elements."""
@@ -119,6 +119,55 @@ def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
     return sums03, sums21
 
 
+@assembled({helium.CONDITION: helium.multiply_vector})
+@standalone
+def multiply_vector(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    words: Int32s,
+    table: Int32s,
+    y: Elements,
+    depth: int,
+    channels: int,
+    activation_min: int,
+    activation_max: int,
+    x_sum: int,
+    upper: int,
+    lower: int,
+    offset: int,
+    run: int,
+) -> None:
+    """Set the outputs of one vector; arguments as for `multiply_words`, and the sum of the vector's elements."""
+    for channel in range(0, channels, CHANNELS):
+        total0 = -lower * x_sum - offset
+        total1 = -upper * x_sum
+        total2 = total0
+        total3 = total1
+        for begin in range(0, depth, run):
+            length = min(depth - begin, run)
+            sums03, sums21 = sums_of_run(words, int8_from(x, begin), length)
+            words = int32_from(words, length)
+            total0 += lower_sum(sums03, WORD_UPPER)
+            total1 += upper_sum(sums21, WORD_UPPER)
+            total2 += lower_sum(sums21, WORD_UPPER)
+            total3 += upper_sum(sums03, WORD_UPPER)
+        row = channel * CONSTANTS
+        y[channel] = requantized(rounding, clamp, total0, table, row, activation_min, activation_max)
+        if channel + 1 < channels:
+            y[channel + 1] = requantized(
+                rounding, clamp, total1, table, row + CONSTANTS, activation_min, activation_max
+            )
+        if channel + 2 < channels:
+            y[channel + 2] = requantized(
+                rounding, clamp, total2, table, row + 2 * CONSTANTS, activation_min, activation_max
+            )
+        if channel + 3 < channels:
+            y[channel + 3] = requantized(
+                rounding, clamp, total3, table, row + 3 * CONSTANTS, activation_min, activation_max
+            )
+
+
 @kernel
 def multiply_words(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Elements, vectors: Vectors
@@ -129,46 +178,26 @@ def multiply_words(
         weights: as `paired_words` returns them.
         table: bias, significand, addend and shift of each channel.
     """
-    depth, channels, activation_min, activation_max = (
-        vectors.depth,
-        vectors.channels,
-        vectors.activation_min,
-        vectors.activation_max,
-    )
-    for vector in range(vectors.total):
-        begin = vector * vectors.x_step
-        x_sum = sum_of_bytes(int8_from(x, begin), depth)
-        words = int32_from(weights, 0)
-        row = 0
-        target = vector * channels
-        for channel in range(0, channels, CHANNELS):
-            total0 = -vectors.lower * x_sum - vectors.offset
-            total1 = -vectors.upper * x_sum
-            total2 = total0
-            total3 = total1
-            for run in range(0, depth, vectors.run):
-                length = min(depth - run, vectors.run)
-                sums03, sums21 = sums_of_run(words, int8_from(x, begin + run), length)
-                words = int32_from(words, length)
-                total0 += lower_sum(sums03, WORD_UPPER)
-                total1 += upper_sum(sums21, WORD_UPPER)
-                total2 += lower_sum(sums21, WORD_UPPER)
-                total3 += upper_sum(sums03, WORD_UPPER)
-            y[target] = requantized(rounding, clamp, total0, table, row, activation_min, activation_max)
-            if channel + 1 < channels:
-                y[target + 1] = requantized(
-                    rounding, clamp, total1, table, row + CONSTANTS, activation_min, activation_max
-                )
-            if channel + 2 < channels:
-                y[target + 2] = requantized(
-                    rounding, clamp, total2, table, row + 2 * CONSTANTS, activation_min, activation_max
-                )
-            if channel + 3 < channels:
-                y[target + 3] = requantized(
-                    rounding, clamp, total3, table, row + 3 * CONSTANTS, activation_min, activation_max
-                )
-            target += CHANNELS
-            row += CHANNELS * CONSTANTS
+    for _vector in range(vectors.total):
+        multiply_vector(
+            rounding,
+            clamp,
+            x,
+            weights,
+            table,
+            y,
+            vectors.depth,
+            vectors.channels,
+            vectors.activation_min,
+            vectors.activation_max,
+            sum_of_bytes(x, vectors.depth),
+            vectors.upper,
+            vectors.lower,
+            vectors.offset,
+            vectors.run,
+        )
+        x = int8_from(x, vectors.x_step)
+        y = elements_from(y, vectors.channels)
     return DONE
 
 
@@ -247,18 +276,21 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
 def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
     """Bind vectors as `bind_vectors` does, for 16-bit x and y."""
     count, channels = y.shape
-    scaling = layer.requantizer(x.dtype, y.dtype)
+    scaling = layer.requantizer_of_runs(x.dtype, y.dtype)
     if scaling is None:
         return None
+    depth = x.shape[1]
+    limit = WIDE_RUN if scaling.sums == "int64" else depth
     return [
         multiply_wide.step(
             rounding=scaling.rounding,
             clamp=scaling.clamp,
+            start=scaling.sums,
             x=x,
             weights=packed_weights(layer.weights.reshape(1, channels, -1), DEPTH),
             table=tables_of_pairs(scaling, 1, channels),
             y=y,
-            vectors=WideVectors(count, x.shape[1], channels, scaling.activation_min, scaling.activation_max),
+            vectors=WideVectors(count, depth, limit, channels, scaling.activation_min, scaling.activation_max),
         )
     ]
 

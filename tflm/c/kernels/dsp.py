@@ -6,7 +6,7 @@ hoists loads and then keeps sums in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tflm.c.kernels.requantization import CLAMPS, CORRECTED, STEPPED
@@ -89,11 +89,16 @@ def multiply_four(functions: Functions) -> str | None:
     )
 
 
-def shift_of(functions: Functions) -> tuple[int | None, bool]:
-    """Return the shift of a rounding, and whether sums are corrected; None if C has to round or to clamp."""
+def shift_of(functions: Functions, clamps: Sequence[str] = ("clipped",)) -> tuple[int | None, bool]:
+    """Return the shift of a rounding, and whether sums are corrected; None if C has to round or to clamp.
+
+    Args:
+        clamps: names of the clamps that the assembly has.
+    """
+    is_clamped = any(functions["clamp"] is CLAMPS[name] for name in clamps)
     for is_corrected, family in enumerate((STEPPED, CORRECTED)):
         for shift, function in family.items():
-            if function is functions["rounding"] and functions["clamp"] is CLAMPS["clipped"]:
+            if function is functions["rounding"] and is_clamped:
                 return shift, bool(is_corrected)
     return None, False
 
@@ -220,28 +225,91 @@ def sum_of_bytes(functions: Functions) -> str:
     )
 
 
+def _pairs_times(x_pairs: tuple[str, str]) -> str:
+    """Multiply four elements, in a word of even and a word of odd ones, by four words at r1."""
+    code = "    ldmia r1!, {r8-r11}\n"
+    for x, word03, word21 in zip(x_pairs, ("r8", "r10"), ("r9", "r11")):
+        code += (
+            f"    uxtb16 lr, {word03}\n    sxtb16 {word03}, {word03}, ror #8\n"
+            f"    smlad r4, lr, {x}, r4\n    smladx r5, {word03}, {x}, r5\n"
+            f"    uxtb16 lr, {word21}\n    sxtb16 {word21}, {word21}, ror #8\n"
+            f"    smlad r6, lr, {x}, r6\n    smladx r7, {word21}, {x}, r7\n"
+        )
+    return code
+
+
+FOUR_ELEMENTS = "    ldr r12, [r2], #4\n    sxtb16 r3, r12\n    sxtb16 r12, r12, ror #8\n"
+"""Load four elements at r2: the even ones into r3, the odd ones into r12."""
+
+FOUR = FOUR_ELEMENTS + _pairs_times(("r3", "r12"))
+"""Multiply four elements by words with pairs of weights."""
+
+
+def _word_times(word: str, x: str, half: str) -> str:
+    """Multiply an element, which is a half of a word, by a word of weights."""
+    return (
+        f"    uxtb16 lr, {word}\n    sxtb16 {word}, {word}, ror #8\n"
+        f"    smlab{half} r4, lr, {x}, r4\n    smlat{half} r6, lr, {x}, r6\n"
+        f"    smlat{half} r5, {word}, {x}, r5\n    smlab{half} r7, {word}, {x}, r7\n"
+    )
+
+
+FOUR_IN_ORDER = (
+    FOUR_ELEMENTS
+    + "    ldmia r1!, {r8-r11}\n"
+    + "".join(_word_times(f"r{8 + k}", ("r3", "r12")[k % 2], "bt"[k // 2]) for k in range(4))
+)
+"""Multiply four elements by words that each have the weights of one element."""
+
+ONE_WORD = "    ldr r8, [r1], #4\n" + _word_times("r8", "r12", "b")
+"""Multiply an element in r12 by the word at r1."""
+
+ONE = "    ldrsb r12, [r2], #1\n" + ONE_WORD
+"""Multiply one element."""
+
+
 def sums_of_run(functions: Functions) -> str:
     """r0: results; r1: words of weights; r2: elements; r3: number of elements."""
-    pairs = "".join(
-        f"    uxtb16 lr, {word03}\n    sxtb16 {word03}, {word03}, ror #8\n"
-        f"    smlad r4, lr, {x}, r4\n    smladx r5, {word03}, {x}, r5\n"
-        f"    uxtb16 lr, {word21}\n    sxtb16 {word21}, {word21}, ror #8\n"
-        f"    smlad r6, lr, {x}, r6\n    smladx r7, {word21}, {x}, r7\n"
-        for x, word03, word21 in (("r3", "r8", "r9"), ("r12", "r10", "r11"))
-    )
-    four = "    ldr r12, [r2], #4\n    ldmia r1!, {r8-r11}\n    sxtb16 r3, r12\n    sxtb16 r12, r12, ror #8\n" + pairs
     return (
         "    push {r0, r3-r11, lr}\n    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n"
         "    bics r0, r3, #3\n    beq 3f\n    add r0, r1, r0, lsl #2\n    tst r3, #4\n    bne 2f\n"
-        f"    .p2align 2\n1:\n{four}2:\n{four}    cmp r1, r0\n    bne 1b\n"
+        f"    .p2align 2\n1:\n{FOUR}2:\n{FOUR}    cmp r1, r0\n    bne 1b\n"
         "3:  ldrd r0, r3, [sp]\n    ands r3, r3, #3\n    beq 5f\n"
-        "4:  ldr r8, [r1], #4\n    ldrsb r12, [r2], #1\n    uxtb16 lr, r8\n    sxtb16 r8, r8, ror #8\n"
-        "    smlabb r4, lr, r12, r4\n    smlatb r6, lr, r12, r6\n    smlatb r5, r8, r12, r5\n"
-        "    smlabb r7, r8, r12, r7\n    subs r3, #1\n    bne 4b\n"
+        f"4:\n{ONE}    subs r3, #1\n    bne 4b\n"
         f"5:  mov r12, #{UPPER}\n"
         f"    add r4, #{UPPER // 2}\n    asr r8, r4, #31\n    smlal r4, r8, r5, r12\n    strd r4, r8, [r0]\n"
         f"    add r6, #{UPPER // 2}\n    asr r9, r6, #31\n    smlal r6, r9, r7, r12\n    strd r6, r9, [r0, #8]\n"
         "    add sp, #8\n    pop {r4-r11, pc}\n"
+    )
+
+
+def sums_of_window(functions: Functions) -> str:
+    """r0: results; r1: words of weights; r2: elements; r3: one outside; then what `windows_in_place` passes."""
+    names = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "limit", "paired")
+    rows_left, outside, cells_left = "[sp]", "[sp, #8]", "[sp, #12]"
+    rows, cells, length, before, between, behind, x_row, x_step, _, paired = (
+        f"[sp, #{56 + 4 * i}]" for i in range(len(names))
+    )
+    return (
+        "    push {r0, r4-r11, lr}\n    sub sp, #16\n    ldrsb r12, [r3]\n"
+        f"    ldr r3, {rows}\n    strd r3, r2, {rows_left}\n    str r12, {outside}\n"
+        f"    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n    ldr r2, {before}\n"
+        # Elements outside of the image.
+        f"1:  cbz r2, 4f\n    ldr r3, {paired}\n    ldr r12, {outside}\n    add r0, r1, r2, lsl #2\n    cbz r3, 3f\n"
+        f"    pkhbt r3, r12, r12, lsl #16\n2:\n{_pairs_times(('r3', 'r3'))}    cmp r1, r0\n    bne 2b\n    b 4f\n"
+        f"3:\n{ONE_WORD}    cmp r1, r0\n    bne 3b\n"
+        f"4:  ldrd r3, r2, {rows_left}\n    subs r3, #1\n    bmi 9f\n    ldr r8, {x_row}\n    add r8, r2\n"
+        f"    strd r3, r8, {rows_left}\n    ldr r12, {cells}\n"
+        f"5:  str r12, {cells_left}\n    ldr r0, {length}\n    ldr r3, {paired}\n    bics r0, #3\n    beq 3f\n"
+        "    add r0, r1, r0, lsl #2\n    cbz r3, 6f\n"
+        f"    .p2align 2\n2:\n{FOUR}    cmp r1, r0\n    bne 2b\n    b 3f\n"
+        f"6:\n{FOUR_IN_ORDER}    cmp r1, r0\n    bne 6b\n"
+        f"3:  ldr r0, {length}\n    ands r0, #3\n    bne 6f\n"
+        f"7:  ldr r12, {cells_left}\n    subs r12, #1\n    bne 8f\n    ldr r3, {rows_left}\n    ldr r2, {between}\n"
+        f"    cmp r3, #0\n    bne 1b\n    ldr r2, {behind}\n    b 1b\n"
+        f"6:  add r0, r1, r0, lsl #2\n2:\n{ONE}    cmp r1, r0\n    bne 2b\n    b 7b\n"
+        f"8:  ldr r8, {x_step}\n    add r2, r8\n    b 5b\n"
+        "9:  add sp, #16\n    pop {r0}\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n"
     )
 
 

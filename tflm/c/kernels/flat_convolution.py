@@ -6,32 +6,20 @@ Weights of four channels are packed in a word, as in `dense`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels import convolution, windows_in_place
 from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, part_of
-from tflm.c.kernels.dense import CHANNELS, OFFSET, RUN, bind_vectors, words_of
-from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
+from tflm.c.kernels.dense import RUN, bind_vectors
+from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
 from tflm.c.kernels.im2col import WINDOWS
-from tflm.c.kernels.packed_sums import (
-    LARGEST_WORD_SUM,
-    OUTER_BYTES,
-    WORD_UPPER,
-    lower_sum,
-    turned,
-    upper_sum,
-    with_word,
-)
 from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
-from tflm.compiler.language import DONE, Int8s, Int32s, Step, kernel, standalone, unrolled
-from tflm.delegates.compiled.casts import as_int64
+from tflm.compiler.language import Step
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis, window_fields
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
@@ -41,143 +29,6 @@ NARROW_INTEGERS = True
 
 SMALL = 64
 """Maximum number of products in a window for which an im2col tile is used."""
-
-
-class FlatImage(NamedTuple):
-    """Windows over an image of one channel; attributes as in `Axis`.
-
-    Attributes:
-        channels: number of output channels.
-        zero_point: zero point of the input, which stands for elements outside of the image.
-        activation_min, activation_max: limits of the output.
-    """
-
-    x_rows: int
-    x_columns: int
-    row_taps: int
-    column_taps: int
-    row_stride: int
-    column_stride: int
-    rows_before: int
-    columns_before: int
-    y_rows: int
-    y_columns: int
-    channels: int
-    zero_point: int
-    activation_min: int
-    activation_max: int
-
-
-@standalone
-def multiply_window(
-    rounding: Any,
-    clamp: Any,
-    x: Int8s,
-    words: Int32s,
-    table: Int32s,
-    y: Int8s,
-    begin: int,
-    top: int,
-    first: int,
-    end: int,
-    x_sum: int,
-    entry: int,
-    target: int,
-    count: int,
-    image: Any,
-) -> None:
-    """Set the outputs of a window for four channels.
-
-    Args:
-        begin: index of the window's first element in the image.
-        top: the window's first row, which can be outside of the image.
-        first, end: range of the taps in each row that are inside of the image.
-        x_sum: sum of the window's elements.
-        entry, target: index of the first channel in the table and in y.
-        count: number of channels, up to four.
-    """
-    zero_point, taps, x_rows, x_row = image.zero_point, image.column_taps, image.x_rows, image.x_columns
-    rounds = (end - first) >> 2
-    rest = (end - first) & 3 if LONG_MULTIPLY else end - first
-    sums03 = as_int64(LARGEST_WORD_SUM)
-    sums21 = as_int64(LARGEST_WORD_SUM)
-    for row in range(top, top + image.row_taps):
-        is_inside = row >= 0 and row < x_rows
-        inner = first if is_inside else taps
-        for _k in range(inner):
-            word = words[0]
-            sums03, sums21 = with_word(sums03, word, zero_point), with_word(sums21, turned(word), zero_point)
-            words = int32_from(words, 1)
-        if is_inside:
-            elements = int8_from(x, begin + first)
-            if LONG_MULTIPLY:
-                for _k in range(rounds):
-                    for k in unrolled(4):
-                        sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
-                        sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
-                    words = int32_from(words, 4)
-                    elements = int8_from(elements, 4)
-            for k in range(rest):
-                word, element = words[0], elements[k]
-                sums03, sums21 = with_word(sums03, word, element), with_word(sums21, turned(word), element)
-                words = int32_from(words, 1)
-            for _k in range(end, taps):
-                word = words[0]
-                sums03, sums21 = with_word(sums03, word, zero_point), with_word(sums21, turned(word), zero_point)
-                words = int32_from(words, 1)
-        begin += x_row
-    lower = -LARGEST_WORD_SUM - OFFSET * x_sum
-    total0 = lower_sum(sums03, WORD_UPPER) + lower
-    total1 = upper_sum(sums21, WORD_UPPER)
-    total2 = lower_sum(sums21, WORD_UPPER) + lower
-    total3 = upper_sum(sums03, WORD_UPPER)
-    for each in range(count):
-        total = total0 + table[entry]
-        value = rounding(total, table[entry + 1], table[entry + 2], table[entry + 3])
-        y[target + each] = clamp(value, image.activation_min, image.activation_max)
-        total0, total1, total2 = total1, total2, total3
-        entry += CONSTANTS
-
-
-@kernel
-def convolve_flat(
-    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Int8s, image: FlatImage
-) -> int:
-    """Multiply windows of an image of one channel by the weights of each output channel.
-
-    Args:
-        weights: words of four channels, for one element of the window after the other.
-        table: bias, significand, addend and shift of each channel.
-    """
-    channels, zero_point = image.channels, image.zero_point
-    taps = image.column_taps
-    target = 0
-    for i in range(image.y_rows):
-        top = i * image.row_stride - image.rows_before
-        for j in range(image.y_columns):
-            left = j * image.column_stride - image.columns_before
-            first = min(max(-left, 0), taps)
-            end = max(min(image.x_columns - left, taps), first)
-            x_sum = zero_point * (taps - (end - first)) * image.row_taps
-            for row in range(top, top + image.row_taps):
-                if row >= 0 and row < image.x_rows:
-                    at = row * image.x_columns + left
-                    for k in range(first, end):
-                        x_sum += x[at + k]
-                else:
-                    x_sum += zero_point * (end - first)
-            entry = 0
-            words = int32_from(weights, 0)
-            for channel in range(0, channels, CHANNELS):
-                count = min(channels - channel, CHANNELS)
-                begin = top * image.x_columns + left
-                multiply_window(
-                    rounding, clamp, x, words, table, y, begin, top, first, end, x_sum, entry, target, count, image
-                )
-                words = int32_from(words, taps * image.row_taps)
-                entry += CHANNELS * CONSTANTS
-                target += count
-    return DONE
 
 
 def is_flat(rows: Axis, columns: Axis, x: tuple[int, ...], itemsize: int) -> bool:
@@ -221,7 +72,7 @@ def bind_windows(
     if windows_in_place.has_long_runs(columns, layer.weights.shape[4], x.shape, x.itemsize):
         return windows_in_place.bind_layer(layer, rows, columns, x, y)
     is_one_channel = is_one_group and is_flat(rows, columns, x.shape, x.itemsize)
-    return (_bind_flat if is_one_channel else bind_layer)(layer, rows, columns, x, y)
+    return (windows_in_place.bind_layer if is_one_channel else bind_layer)(layer, rows, columns, x, y)
 
 
 def _bind_vectors(
@@ -240,37 +91,34 @@ def _bind_vectors(
     return None if None in bound else [step for steps in bound for step in steps or ()]
 
 
-def _bind_flat(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    scaling = layer.requantizer(x.dtype, y.dtype)
-    if scaling is None:
-        return None
-    image = FlatImage(
-        x_rows=rows.size,
-        x_columns=columns.size,
-        **window_fields(rows, columns),
-        y_rows=rows.windows,
-        y_columns=columns.windows,
-        channels=y.shape[3],
-        zero_point=layer.zero_point,
-        activation_min=scaling.activation_min,
-        activation_max=scaling.activation_max,
-    )
-    weights = words_of(layer.weights.reshape(y.shape[3], -1).astype(np.int64))
-    names = {"rounding": scaling.rounding, "clamp": scaling.clamp, "weights": weights, "table": scaling.table}
-    return [convolve_flat.step(**names, x=x[i], y=y[i], image=image) for i in range(len(x))]
-
-
 def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind CONV_2D."""
+    layer, x, y = _bound(node)
+    op: OpDataConv = node.op_data
+    if layer is None:
+        return None
+    rows, x, y, _ = part_of(part, op.rows, x, y)
+    return bind_windows(layer, rows, op.columns, x, y, node.eval_input(conv_2d.INPUTS.weights).elements)
+
+
+def bind_lean_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """Bind CONV_2D without an im2col tile; returns None for encoded weights, which would be decoded."""
+    layer, x, y = _bound(node)
+    op: OpDataConv = node.op_data
+    if layer is None or is_encoded(node.eval_input(conv_2d.INPUTS.weights).elements):
+        return None
+    return windows_in_place.bind_layer(layer, op.rows, op.columns, x, y)
+
+
+def _bound(node: Node) -> tuple[Layer | None, npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the layer of a CONV_2D, its input and its output; None for a layer whose weights are not constant."""
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not constant or op.multiplier is None:
-        return None
-    rows, x, y, _ = part_of(part, op.rows, x, y)
+        return None, x, y
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
-    layer = layer_of(by_group, bias, op, op.input_zero_point)
-    return bind_windows(layer, rows, op.columns, x, y, node.eval_input(conv_2d.INPUTS.weights).elements)
+    return layer_of(by_group, bias, op, op.input_zero_point), x, y
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

@@ -7,8 +7,8 @@ alternate, so that deinterleaving loads separate them; a remainder of fewer than
 
 from __future__ import annotations
 
-from tflm.c.kernels.dsp import Functions, requantized, shift_of
-from tflm.c.kernels.requantization import CONSTANTS
+from tflm.c.kernels.dsp import FOUR, ONE, Functions, requantized, shift_of
+from tflm.c.kernels.requantization import CLAMPS, CONSTANTS
 from tflm.c.kernels.steps import FRACTION
 
 CONDITION = "HELIUM_ASSEMBLY"
@@ -116,6 +116,82 @@ def fill_adjacent(functions: Functions) -> str:
         f"2:  vldrb.u8 q0, [r4, q1]\n    adds r4, #{LANES}\n    vstrb.8 q0, [r5], #{LANES}\n    letp lr, 2b\n"
         "3:  add r0, r2\n    add r1, r7\n    subs r6, #1\n    bne 1b\n"
         f"    pop {{r4-r7, pc}}\n    .p2align 2\n{IN_PAIRS}"
+    )
+
+
+# --- FULLY_CONNECTED ---------------------------------------------------------------------------------------------
+
+HALF_LANES = 0x5555
+"""Mask of every other byte of a vector."""
+
+PLACES = "    .p2align 2\n9:  .byte 0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13\n    .word 0, 16, 32, 48\n"
+"""Offsets of the first elements of pairs, each for two channels; then of the constants of four channels."""
+
+SIXTEEN = (
+    "    vld40.8 {q0, q1, q2, q3}, [r1]\n    vld41.8 {q0, q1, q2, q3}, [r1]\n    vld42.8 {q0, q1, q2, q3}, [r1]\n"
+    "    vld43.8 {q0, q1, q2, q3}, [r1]!\n    vldrb.u8 q4, [r2, q7]\n    vldrb.u8 q5, [r9, q7]\n"
+    f"    adds r2, #{LANES}\n    adds r9, #{LANES}\n    veor q0, q0, q6\n    veor q2, q2, q6\n"
+    "    vpsteet\n    vmladavat.s8 r4, q0, q4\n    vmladavae.s8 r6, q0, q4\n"
+    "    vmladavae.s8 r6, q2, q5\n    vmladavat.s8 r4, q2, q5\n"
+    "    vpsteet\n    vmladavat.s8 r8, q3, q4\n    vmladavae.s8 r10, q3, q4\n"
+    "    vmladavae.s8 r10, q1, q5\n    vmladavat.s8 r8, q1, q5\n"
+)
+"""Multiply 16 elements at r2, and at r9, which is two behind, by words at r1 that `dense.paired_words` made.
+
+A vector has one byte of each word: weights of two channels in turn. Those of the first and the third channel have 128
+added; flipping the highest bit undoes that."""
+
+
+def sum_of_bytes(functions: Functions) -> str:
+    """r0: elements; r1: number of elements."""
+    return (
+        "    push {r4, lr}\n    movs r2, #0\n    wlstp.8 lr, r1, 2f\n"
+        f"1:  vldrb.8 q0, [r0], #{LANES}\n    vaddva.s8 r2, q0\n    letp lr, 1b\n2:  mov r0, r2\n    pop {{r4, pc}}\n"
+    )
+
+
+def multiply_vector(functions: Functions) -> str | None:
+    """r0: elements; r1: words of weights; r2: table; r3: outputs; then what `dense.multiply_vector` takes."""
+    shift, is_corrected = shift_of(functions, ("clipped", "limits"))
+    if shift is None:
+        return None
+    x, table, outputs, left, rest, rounds, lower = (f"[sp, #{4 * i}]" for i in range(7))
+    depth, _, least, most, x_sum = (f"[sp, #{132 + 4 * i}]" for i in range(5))
+    limits = (
+        ""
+        if functions["clamp"] is CLAMPS["clipped"]
+        else (
+            f"    ldr r3, {least}\n    vdup.8 q1, r3\n    vmax.s8 q0, q0, q1\n    ldr r3, {most}\n    vdup.8 q1, r3\n"
+            "    vmin.s8 q0, q0, q1\n"
+        )
+    )
+    correction = (
+        f"    vshr.s32 q5, q4, #31\n    vand q5, q5, q3\n    vshl.i32 q4, q4, #{FRACTION}\n    vadd.i32 q4, q4, q5\n"
+    )
+    return (
+        f"    push {{r4-r11, lr}}\n    vpush {{d8-d15}}\n    sub sp, #32\n    str r0, {x}\n    strd r2, r3, {table}\n"
+        f"    ldrd r4, r3, {depth}\n    str r3, {left}\n    and r5, r4, #{LANES - 1}\n    lsrs r6, r4, #4\n"
+        f"    strd r5, r6, {rest}\n    ldrd r4, r7, {x_sum}\n    muls r7, r4, r7\n"
+        # Of what is not a multiple of 16, weights keep the 128 that were added.
+        f"    add r2, r0, r6, lsl #4\n    movs r8, #0\n    wlstp.8 lr, r5, 2f\n1:  vldrb.8 q0, [r2], #{LANES}\n"
+        f"    vaddva.s8 r8, q0\n    letp lr, 1b\n2:  add r8, r7, r8, lsl #7\n    strd r8, r7, {lower}\n"
+        f"    adr r3, 9f\n    vldrb.u8 q7, [r3]\n    vmov.i8 q6, #0x80\n"
+        f"3:  movw r3, #{HALF_LANES}\n    vmsr p0, r3\n    ldr r2, {x}\n    add r9, r2, #2\n    ldr r12, {rounds}\n"
+        "    movs r4, #0\n    movs r6, #0\n    mov r8, r4\n    mov r10, r4\n    wls lr, r12, 5f\n"
+        f"4:\n{SIXTEEN}    le lr, 4b\n5:  mov r5, r8\n    mov r7, r10\n    ldr r0, {rest}\n    cmp r0, #0\n    beq 8f\n"
+        f"    bics r0, #3\n    beq 7f\n    add r0, r1, r0, lsl #2\n6:\n{FOUR}    cmp r1, r0\n    bne 6b\n"
+        f"7:  ldr r0, {rest}\n    ands r0, #3\n    beq 8f\n    add r0, r1, r0, lsl #2\n6:\n{ONE}    cmp r1, r0\n"
+        f"    bne 6b\n8:  ldrd r8, r9, {lower}\n    sub r4, r8\n    sub r6, r8\n    sub r7, r9\n    sub r5, r9\n"
+        "    vmov.32 q4[0], r4\n    vmov.32 q4[1], r7\n    vmov.32 q4[2], r6\n    vmov.32 q4[3], r5\n"
+        f"    ldr r0, {table}\n    adr r3, 9f\n    vldrw.u32 q5, [r3, #16]\n    vadd.i32 q5, q5, r0\n    adds r0, #64\n"
+        f"    str r0, {table}\n    ldr r0, {left}\n    vctp.32 r0\n    vpstttt\n    vldrwt.u32 q0, [q5]\n"
+        "    vldrwt.u32 q1, [q5, #4]\n    vldrwt.u32 q2, [q5, #8]\n    vldrwt.u32 q3, [q5, #12]\n"
+        f"    vadd.i32 q4, q4, q0\n{correction * is_corrected}    vmulh.s32 q4, q4, q1\n    vadd.i32 q4, q4, q2\n"
+        + f"    vshr.s32 q4, q4, #{shift}\n"
+        * (shift > 0)
+        + f"    vqmovnb.s32 q0, q4\n    vqmovnb.s16 q0, q0\n{limits}    ldr r3, {outputs}\n    vpst\n"
+        f"    vstrbt.32 q0, [r3]\n    adds r3, #4\n    str r3, {outputs}\n    subs r0, #4\n    str r0, {left}\n"
+        f"    bgt 3b\n    add sp, #32\n    vpop {{d8-d15}}\n    pop {{r4-r11, pc}}\n{PLACES}"
     )
 
 

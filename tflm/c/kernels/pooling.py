@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.part import NEVER, Part, first_places
+from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Float32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32
 from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
@@ -68,29 +69,60 @@ class Pools(NamedTuple):
     activation_max: int
 
 
+@inlined
+def combined(combination: Any, x: Elements, rows: int, taps: int, x_row: int, x_step: int, start: int) -> Any:
+    """Return the result of one channel of a window."""
+    total = start
+    for row in range(rows):
+        seen = elements_from(x, row * x_row)
+        for _tap in range(taps):
+            total = combination(total, seen[0])
+            seen = elements_from(seen, x_step)
+    return total
+
+
+@inlined
+def four_combined(
+    combination: Any, x: Elements, rows: int, taps: int, x_row: int, x_step: int, start: int
+) -> tuple[Any, Any, Any, Any]:
+    """Return the results of four channels of a window."""
+    total0, total1, total2, total3 = start, start, start, start
+    for row in range(rows):
+        seen = elements_from(x, row * x_row)
+        for _tap in range(taps):
+            total0 = combination(total0, seen[0])
+            total1 = combination(total1, seen[1])
+            total2 = combination(total2, seen[2])
+            total3 = combination(total3, seen[3])
+            seen = elements_from(seen, x_step)
+    return total0, total1, total2, total3
+
+
 @kernel
 def pool(combination: Combination, result: Result, x: Elements, y: Elements, pools: Pools) -> int:
     """Combine the elements of each window that are in the image."""
-    channels = pools.channels
+    channels, start, least, most = pools.channels, pools.start, pools.activation_min, pools.activation_max
     x_row = pools.x_columns * channels
-    target = 0
     for i in range(pools.y_rows):
         top = i * pools.row_stride - pools.rows_before
-        bottom = min(top + pools.row_taps, pools.x_rows)
-        top = max(top, 0)
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
         for j in range(pools.y_columns):
             left = j * pools.column_stride - pools.columns_before
-            right = min(left + pools.column_taps, pools.x_columns)
-            left = max(left, 0)
-            count = (bottom - top) * (right - left)
-            for channel in range(channels):
-                total = pools.start
-                for row in range(top, bottom):
-                    begin = row * x_row + channel
-                    for at in range(begin + left * channels, begin + right * channels, channels):
-                        total = combination(total, x[at])
-                y[target] = min(max(result(total, count), pools.activation_min), pools.activation_max)
-                target += 1
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            count = rows * taps
+            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for _four in range(channels >> 2):
+                total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
+                y[0] = min(max(result(total0, count), least), most)
+                y[1] = min(max(result(total1, count), least), most)
+                y[2] = min(max(result(total2, count), least), most)
+                y[3] = min(max(result(total3, count), least), most)
+                window = elements_from(window, 4)
+                y = elements_from(y, 4)
+            for k in range(channels & 3):
+                total = combined(combination, elements_from(window, k), rows, taps, x_row, channels, start)
+                y[k] = min(max(result(total, count), least), most)
+            y = elements_from(y, channels & 3)
     return DONE
 
 

@@ -85,6 +85,12 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
 
 
 @inlined
+def wide(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Multiply a 64-bit sum by 15 bits, and round once."""
+    return as_int32((total * significand + ((as_int64(1) << shift) >> 1)) >> shift) + addend
+
+
+@inlined
 def stepped(total: int, significand: int, addend: int) -> Any:
     """Return the high half of a product, plus an addend."""
     if HIGH_MULTIPLY:
@@ -132,10 +138,16 @@ ROUNDINGS: dict[str, Callable[..., Any]] = {
     "left": left,
     "near": near,
     "stepwise": stepwise,
+    "wide": wide,
 }
 """Rounding functions by name. They take a sum and three constants of its channel."""
 
 Rounding = Annotated[Callable[..., Any], ROUNDINGS]
+
+SUMS: dict[str, Callable[..., Any]] = {"int32": lambda value: value, "int64": lambda value: as_int64(value)}
+"""Conversions of the value that a sum begins with, by the type of the sum."""
+
+Sum = Annotated[Callable[..., Any], SUMS]
 
 
 @inlined
@@ -188,6 +200,11 @@ class Requantizer:
     table: npt.NDArray[np.int32]
     activation_min: int
     activation_max: int
+
+    @property
+    def sums(self) -> str:
+        """Type of the sums that are requantized."""
+        return "int64" if self.rounding == "wide" else "int32"
 
 
 class Rounded(NamedTuple):
@@ -350,3 +367,20 @@ def exact_requantizer(
         np.int32
     )
     return Requantizer("stepwise", "limits", table.reshape(-1), output.minimum, output.maximum)
+
+
+LARGEST_WIDE_SUM = (1 << 47) - 1
+"""Largest sum that 64 bits hold after a multiplication by 15 bits, with the addend of the rounding."""
+
+
+def wide_requantizer(
+    multiplier: QuantizedMultiplier, output: OutputStage, bias: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]
+) -> Requantizer | None:
+    """Return the requantizer of sums of up to 48 bits, or None; arguments as for `requantizer`."""
+    significand, shift = (np.broadcast_to(each, bias.shape) for each in (multiplier.significand, 15 - multiplier.shift))
+    is_narrow = abs(bias).max(initial=0) <= LARGEST and limits.max(initial=0) <= LARGEST_WIDE_SUM
+    if not isinstance(multiplier, WideQuantizedMultiplier) or not is_narrow or shift.min() < 1 or shift.max() > 62:
+        return None
+    addend = np.full(bias.shape, output.zero_point, np.int64)
+    table = np.stack([bias, reduced_significand(significand.astype(np.int64)), addend, shift], axis=1).astype(np.int32)
+    return Requantizer("wide", "limits", table.reshape(-1), output.minimum, output.maximum)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tflm.c.kernels import dsp
 from tflm.c.kernels.im2col import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.compiler.intrinsics import int8_from, int16_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 
@@ -219,15 +219,21 @@ class WideVectors(NamedTuple):
 
     Attributes:
         total, depth: number of vectors, and of their elements.
+        limit: maximum number of elements whose products are added in 32 bits; even.
         channels: number of output channels.
         activation_min, activation_max: limits of the output.
     """
 
     total: int
     depth: int
+    limit: int
     channels: int
     activation_min: int
     activation_max: int
+
+
+WIDE_RUN = 510
+"""Maximum even number of products of 8 and 16 bits whose sum always fits into 32 bits."""
 
 
 @assembled({dsp.CONDITION: dsp.sums_of_vector})
@@ -245,11 +251,28 @@ def sums_of_vector(x: Int16s, weights: Int8s, rounds: int) -> int:
     return both
 
 
+@inlined
+def sums_of_some(x: Int16s, weights: Int8s, count: int) -> tuple[Any, Any]:
+    """Return the sums of products of a number of elements for two channels."""
+    sum0, sum1 = both_of(sums_of_vector(x, weights, count // DEPTH))
+    if count & 1:
+        sum0 += x[count - 1] * weights[CHANNELS * (count - 1)]
+        sum1 += x[count - 1] * weights[CHANNELS * (count - 1) + 1]
+    return sum0, sum1
+
+
 @kernel
 def multiply_wide(
-    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, vectors: WideVectors
+    rounding: Rounding,
+    clamp: Clamp,
+    start: Sum,
+    x: Int16s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int16s,
+    vectors: WideVectors,
 ) -> int:
-    """Multiply 16-bit vectors by weights, with 32-bit sums.
+    """Multiply 16-bit vectors by weights.
 
     Args:
         weights: for each pair of channels, the weights of both for one element after the other, padded to an even
@@ -262,25 +285,22 @@ def multiply_wide(
         vectors.activation_min,
         vectors.activation_max,
     )
-    rounds, last = depth // DEPTH, depth - 1
     for _vector in range(vectors.total):
         row = 0
         of_pair = int8_from(weights, 0)
         for channel in range(0, channels, CHANNELS):
-            sum0, sum1 = both_of(sums_of_vector(x, of_pair, rounds))
-            of_pair = int8_from(of_pair, rounds * DEPTH * CHANNELS)
-            if depth & 1:
-                sum0 += x[last] * of_pair[0]
-                sum1 += x[last] * of_pair[1]
-                of_pair = int8_from(of_pair, DEPTH * CHANNELS)
+            sum0, sum1 = start(table[row]), start(table[row + 4])
+            for begin in range(0, depth, vectors.limit):
+                count = min(depth - begin, vectors.limit)
+                more0, more1 = sums_of_some(int16_from(x, begin), of_pair, count)
+                sum0, sum1 = sum0 + more0, sum1 + more1
+                of_pair = int8_from(of_pair, (count + (count & 1)) * CHANNELS)
             other = min(channel + 1, channels - 1)
-            total = sum1 + table[row + 4]
             y[other] = clamp(
-                rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
+                rounding(sum1, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
             )
-            total = sum0 + table[row]
             y[channel] = clamp(
-                rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+                rounding(sum0, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
             )
             row += CHANNELS * CONSTANTS
         x = int16_from(x, depth)

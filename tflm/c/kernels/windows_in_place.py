@@ -5,29 +5,26 @@ Runs of adjacent elements are multiplied as vectors: 8-bit elements as in `dense
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.convolution import Layer, layer_of, packed_weights
-from tflm.c.kernels.dense import OFFSET, RUN, paired_words, sum_of_bytes, sums_of_run
-from tflm.c.kernels.encoded import is_encoded
+from tflm.c.kernels import dsp
+from tflm.c.kernels.convolution import Layer, packed_weights
+from tflm.c.kernels.dense import OFFSET, RUN, paired_words, sum_of_bytes, words_of
 from tflm.c.kernels.im2col import CHANNELS as PAIR
-from tflm.c.kernels.im2col import DEPTH, both_of
-from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, upper_sum
-from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.c.kernels.wide_windows import sums_of_vector
+from tflm.c.kernels.im2col import DEPTH
+from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, turned, upper_sum, with_word
+from tflm.c.kernels.part import NEVER, first_places
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, Sum
+from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
-from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, inlined, kernel
-from tflm.kernels.layers.convolution import OpDataConv
+from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
+from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
-from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
-from tflm.kernels.reference import conv_2d
 
 NARROW_INTEGERS = True
 
@@ -55,7 +52,8 @@ class Shape(NamedTuple):
         channels: number of output channels.
         runs, run_columns: number of runs of adjacent elements in a row of a window, a dilation apart, and number of
             columns in each.
-        limit: maximum number of 8-bit elements whose products are added at a time.
+        limit: maximum number of elements whose products are added at a time.
+        paired: mask of the number of 8-bit elements in a run whose weights are paired: -4, or 0 for none.
         activation_min, activation_max: limits of the output.
     """
 
@@ -79,6 +77,7 @@ class Shape(NamedTuple):
     runs: int
     run_columns: int
     limit: int
+    paired: int
     activation_min: int
     activation_max: int
 
@@ -104,22 +103,91 @@ def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
 
 
 @inlined
-def is_inside(row: int, column: int, shape: Any) -> Any:
-    """Whether a run is completely inside of the image."""
-    return row >= 0 and row < shape.x_rows and column >= 0 and column + shape.run_columns <= shape.x_columns
+def inside_of(first: int, step: int, taps: int, size: int) -> tuple[Any, Any]:
+    """Return the number of taps before the image, and up to its end, for taps that are a step apart."""
+    before = min((max(-first, 0) + step - 1) // step, taps)
+    return before, max(min((max(size - first, 0) + step - 1) // step, taps), before)
 
 
 @inlined
-def elements_of(x: Int8s, outside: Int8s, piece: int, row: int, column: int, shape: Any) -> Any:
-    """Return the address of a piece's elements."""
-    elements = int8_from(outside, 0)
-    if piece == INSIDE:
-        elements = int8_from(x, (row * shape.x_columns + max(column, 0)) * shape.x_step)
-    return elements
+def with_run(
+    sum0: int,
+    sum1: int,
+    sum2: int,
+    sum3: int,
+    words: Int32s,
+    elements: Int8s,
+    step: int,
+    count: int,
+    limit: int,
+    paired: int,
+) -> tuple[Any, Any, Any, Any]:
+    """Add the products of a number of elements, which are a step apart, to the sums of four channels."""
+    for begin in range(0, count, limit):
+        end = min(begin + limit, count)
+        sums03, sums21 = as_int64(LARGEST_WORD_SUM), as_int64(LARGEST_WORD_SUM)
+        single = begin + ((end - begin) & paired)
+        for four in range(begin, single, 4):
+            for k in unrolled(2):
+                word03, word21 = words[four + 2 * k], words[four + 2 * k + 1]
+                first, second = elements[(four + k) * step], elements[(four + k + 2) * step]
+                sums03 = with_word(with_word(sums03, word03, first), turned(word03), second)
+                sums21 = with_word(with_word(sums21, word21, first), turned(word21), second)
+        for k in range(single, end):
+            word, element = words[k], elements[k * step]
+            sums03, sums21 = with_word(sums03, word, element), with_word(sums21, turned(word), element)
+        sum0 += lower_sum(sums03, WORD_UPPER) - LARGEST_WORD_SUM
+        sum1 += upper_sum(sums21, WORD_UPPER)
+        sum2 += lower_sum(sums21, WORD_UPPER) - LARGEST_WORD_SUM
+        sum3 += upper_sum(sums03, WORD_UPPER)
+    return sum0, sum1, sum2, sum3
+
+
+@assembled({dsp.CONDITION: dsp.sums_of_window})
+@standalone
+def sums_of_window(
+    words: Int32s,
+    x: Int8s,
+    outside: Int8s,
+    rows: int,
+    cells: int,
+    length: int,
+    before: int,
+    between: int,
+    behind: int,
+    x_row: int,
+    x_step: int,
+    limit: int,
+    paired: int,
+) -> tuple[Any, Any, Any, Any]:
+    """Return the sums of a window for the first, the fourth, the third and the second of four channels.
+
+    Args:
+        outside: one element, which stands for all that are outside of the image.
+        rows, cells, length: number of the window's rows in the image, of cells in a row, and of adjacent elements in
+            a cell.
+        before, between, behind: number of elements outside of the image, before, between and behind those rows.
+        x_row, x_step: step from a row to the next, and from the end of a cell to the next.
+        limit, paired: see `Shape`.
+    """
+    sum0, sum1, sum2, sum3 = 0, 0, 0, 0
+    count = before
+    for row in range(rows + 1):
+        sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, outside, 0, count, limit, paired)
+        words = int32_from(words, count)
+        if row < rows:
+            elements = int8_from(x, 0)
+            for _cell in range(cells):
+                sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, 1, length, limit, paired)
+                words = int32_from(words, length)
+                elements = int8_from(elements, length + x_step)
+            x = int8_from(x, x_row)
+        count = between if row + 1 < rows else behind
+    return as_int32(sum0), as_int32(sum3), as_int32(sum2), as_int32(sum1)
 
 
 @kernel
-def convolve_runs(
+def convolve_in_place(
     rounding: Rounding,
     clamp: Clamp,
     x: Int8s,
@@ -132,52 +200,63 @@ def convolve_runs(
     """Multiply windows of an 8-bit image by weights.
 
     Args:
-        outside: a run of elements for positions outside of the image.
-        weights: for each four channels, the weights of one run after the other, packed by `paired_words`.
-        table: bias, significand, addend and shift of each channel, padded to a multiple of four channels.
+        outside: one element, which stands for all that are outside of the image.
+        weights: for each four channels, words of all elements of a window, as `words_of` or `paired_words` returns
+            them.
+        table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
     """
     activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
+    depth = shape.depth
+    run = shape.column_taps * depth
+    x_row = shape.row_dilation * shape.x_columns * shape.x_step
     for window in range(shape.y_rows * shape.y_columns):
         i, j = window // shape.y_columns, window % shape.y_columns
         top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
-        x_sum = 0
-        for row in range(shape.row_taps):
-            for run in range(shape.runs):
-                at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
-                is_whole = is_inside(at, column, shape)
-                for piece in range(INSIDE if is_whole else BEFORE, INSIDE + 1 if is_whole else PIECES):
-                    length = length_of(piece, at, column, shape)
-                    if length > 0:
-                        x_sum += sum_of_bytes(elements_of(x, outside, piece, at, column, shape), length)
+        first_row, end_row = inside_of(top, shape.row_dilation, shape.row_taps, shape.x_rows)
+        first, end = inside_of(left, shape.column_dilation, shape.column_taps, shape.x_columns)
+        top, left = top + first_row * shape.row_dilation, left + first * shape.column_dilation
+        rows, columns = end_row - first_row, end - first
+        before, between, behind = first_row * run + first * depth, run - columns * depth, shape.row_taps * run
+        if rows == 0 or columns == 0:
+            rows, before = 0, behind
+        behind -= before + rows * run - between
+        cells, length, x_step = 1, columns * depth, 0
+        if shape.runs > 1:
+            cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
+        seen = int8_from(x, (top * shape.x_columns + left) * shape.x_step)
+        x_sum = outside[0] * (before + behind + (rows - 1) * between)
+        for row in range(rows):
+            for cell in range(cells):
+                x_sum += sum_of_bytes(int8_from(seen, row * x_row + cell * (length + x_step)), length)
         words, entry = int32_from(weights, 0), int32_from(table, 0)
         outputs = int8_from(y, i * shape.y_row + j * shape.y_step)
         for channel in range(0, shape.channels, CHANNELS):
-            sum0, sum1, sum2, sum3 = entry[0] - OFFSET * x_sum, entry[4], entry[8] - OFFSET * x_sum, entry[12]
-            for row in range(shape.row_taps):
-                for run in range(shape.runs):
-                    at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
-                    is_whole = is_inside(at, column, shape)
-                    for piece in range(INSIDE if is_whole else BEFORE, INSIDE + 1 if is_whole else PIECES):
-                        length = length_of(piece, at, column, shape)
-                        elements = elements_of(x, outside, piece, at, column, shape)
-                        for begin in range(0, length, shape.limit):
-                            count = min(length - begin, shape.limit)
-                            sums03, sums21 = sums_of_run(words, int8_from(elements, begin), count)
-                            sum0 += lower_sum(sums03, WORD_UPPER) - LARGEST_WORD_SUM
-                            sum1 += upper_sum(sums21, WORD_UPPER)
-                            sum2 += lower_sum(sums21, WORD_UPPER) - LARGEST_WORD_SUM
-                            sum3 += upper_sum(sums03, WORD_UPPER)
-                            words = int32_from(words, count)
-            # Missing channels are stored at the address of the last one, and then overwritten.
-            outputs[min(channel + 3, last)] = clamp(
-                rounding(sum3, entry[13], entry[14], entry[15]), activation_min, activation_max
+            sum0, sum3, sum2, sum1 = sums_of_window(
+                words,
+                seen,
+                outside,
+                rows,
+                cells,
+                length,
+                before,
+                between,
+                behind,
+                x_row,
+                x_step,
+                shape.limit,
+                shape.paired,
             )
+            words = int32_from(words, shape.row_taps * run)
+            sum0 += entry[0] - OFFSET * x_sum
+            sum2 += entry[8] - OFFSET * x_sum
+            # Channels that are not there are stored in the place of the last one, before it.
+            value = rounding(sum3 + entry[12], entry[13], entry[14], entry[15])
+            outputs[min(channel + 3, last)] = clamp(value, activation_min, activation_max)
             outputs[min(channel + 2, last)] = clamp(
                 rounding(sum2, entry[9], entry[10], entry[11]), activation_min, activation_max
             )
-            outputs[min(channel + 1, last)] = clamp(
-                rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
-            )
+            value = rounding(sum1 + entry[4], entry[5], entry[6], entry[7])
+            outputs[min(channel + 1, last)] = clamp(value, activation_min, activation_max)
             outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
             entry = int32_from(entry, CHANNELS * CONSTANTS)
     return DONE
@@ -185,14 +264,20 @@ def convolve_runs(
 
 @kernel
 def convolve_wide_runs(
-    rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, y: Int16s, shape: Shape
+    rounding: Rounding,
+    clamp: Clamp,
+    start: Sum,
+    x: Int16s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int16s,
+    shape: Shape,
 ) -> int:
     """Multiply windows of a 16-bit image by weights. Elements outside of the image are 0.
 
     Args:
-        weights: for each pair of channels, the weights of one run after the other, padded to an even number of
-            elements.
-        table: as in `convolve_runs`.
+        weights: for two channels at a time, those of one run after the other, of an even number of elements.
+        table: as of `convolve_in_place`.
     """
     activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
     length = shape.run_columns * shape.depth
@@ -202,7 +287,7 @@ def convolve_wide_runs(
         of_pair, entry = int8_from(weights, 0), int32_from(table, 0)
         outputs = int16_from(y, i * shape.y_row + j * shape.y_step)
         for channel in range(0, shape.channels, PAIR):
-            sum0, sum1 = entry[0], entry[4]
+            sum0, sum1 = start(entry[0]), start(entry[4])
             for row in range(shape.row_taps):
                 for run in range(shape.runs):
                     at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
@@ -210,11 +295,11 @@ def convolve_wide_runs(
                     if inside > 0:
                         seen = int16_from(x, (at * shape.x_columns + max(column, 0)) * shape.x_step)
                         first = int8_from(of_pair, PAIR * length_of(BEFORE, at, column, shape))
-                        more0, more1 = both_of(sums_of_vector(seen, first, inside // DEPTH))
-                        if inside & 1:
-                            more0 += seen[inside - 1] * first[PAIR * (inside - 1)]
-                            more1 += seen[inside - 1] * first[PAIR * (inside - 1) + 1]
-                        sum0, sum1 = sum0 + more0, sum1 + more1
+                        for begin in range(0, inside, shape.limit):
+                            count = min(inside - begin, shape.limit)
+                            of_some = int8_from(first, PAIR * begin)
+                            more0, more1 = sums_of_some(int16_from(seen, begin), of_some, count)
+                            sum0, sum1 = sum0 + more0, sum1 + more1
                     of_pair = int8_from(of_pair, PAIR * (length + (length & 1)))
             outputs[min(channel + 1, last)] = clamp(
                 rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
@@ -222,18 +307,6 @@ def convolve_wide_runs(
             outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
             entry = int32_from(entry, PAIR * CONSTANTS)
     return DONE
-
-
-def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind an integer CONV_2D; None if sums can exceed 32 bits, or if weights are encoded, so that they would be
-    decoded."""
-    x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
-    op: OpDataConv = node.op_data
-    if not constant or op.multiplier is None or is_encoded(node.eval_input(conv_2d.INPUTS.weights).elements):
-        return None
-    groups = x.shape[3] // weights.shape[3]
-    layer = layer_of(weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:]), bias, op, op.input_zero_point)
-    return bind_layer(layer, op.rows, op.columns, x, y)
 
 
 def bind_layer(
@@ -249,17 +322,19 @@ def bind_layer(
     Args:
         places: the rows and the columns of y that the windows set.
     """
-    scaling = layer.requantizer(x.dtype, y.dtype)
-    if scaling is None or (x.dtype != np.int8 and layer.zero_point):
+    scaling = layer.requantizer_of_runs(x.dtype, y.dtype)
+    has_dilations = rows.dilation > 0 and columns.dilation > 0
+    if scaling is None or not has_dilations or (x.dtype != np.int8 and layer.zero_point):
         return None
     groups, channels, *_, depth = layer.weights.shape
     tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
     tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
-    largest = int((by_run + OFFSET).sum(axis=3, dtype=np.int64).max(initial=0))
-    outside = {"outside": np.full(run_columns * depth, layer.zero_point, np.int8)} if x.dtype == np.int8 else {}
-    multiply, packed = (convolve_runs, words_of_runs) if outside else (convolve_wide_runs, pairs_of_runs)
+    paired = depth % 4 == 0 or not (rows.leaves_image or columns.leaves_image)
+    outside = {"outside": np.array([layer.zero_point], np.int8)} if x.dtype == np.int8 else {}
+    types = {} if outside else {"start": scaling.sums}
+    multiply, packed = (convolve_in_place, words_of_pairs if paired else words_of_runs) if outside else WIDE
     weights = [packed(group) for group in by_run]
     shape = Shape(
         x_rows=rows.size,
@@ -276,7 +351,8 @@ def bind_layer(
         channels=channels,
         runs=runs,
         run_columns=run_columns,
-        limit=run_columns * depth if largest < LARGEST_WORD_SUM >> 7 else RUN,
+        limit=limit_of(by_run, x.dtype) if scaling.sums == "int32" else WIDE_RUN,
+        paired=-4 if paired else 0,
         activation_min=scaling.activation_min,
         activation_max=scaling.activation_max,
     )
@@ -285,6 +361,7 @@ def bind_layer(
         multiply.step(
             rounding=scaling.rounding,
             clamp=scaling.clamp,
+            **types,
             x=x[batch].reshape(-1)[group * depth :],
             weights=weights[group],
             table=tables[group],
@@ -297,16 +374,22 @@ def bind_layer(
     ]
 
 
+def limit_of(by_run: npt.NDArray[np.int64], x_dtype: np.dtype[Any]) -> int:
+    """Return the number of products of weights (groups, channels, runs, elements) that 32-bit sums are made of."""
+    products = by_run.shape[2] * by_run.shape[3]
+    is_small = (by_run + OFFSET).sum(axis=(2, 3), dtype=np.int64).max(initial=0) < LARGEST_WORD_SUM >> 7
+    return products if x_dtype == np.int16 or is_small else RUN
+
+
 def are_rows_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
-    """Whether each row of a window is a single run. If it has several columns, its pieces must have a multiple of four
-    bytes.
+    """Whether each row of a window is a single run. 16-bit runs that the image cuts off must have an even length.
 
     Args:
         depth: number of channels of a window.
         x: (batches, rows, columns, channels).
         itemsize: size of an element of x.
     """
-    has_pieces = columns.leaves_image and depth * itemsize % 4 != 0
+    has_pieces = itemsize == 2 and columns.leaves_image and depth % 2 != 0
     return columns.dilation == 1 and x[3] == depth and not has_pieces
 
 
@@ -316,13 +399,21 @@ def has_long_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) 
 
 
 def words_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Pack weights (channels, runs, elements) as words (quadruples of channels, runs, elements)."""
+    """Pack weights (channels, runs, elements) as words (quadruples of channels, elements of all runs)."""
+    return words_of(weights.reshape(len(weights), -1))
+
+
+def words_of_pairs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Like `words_of_runs`, with the weights of each run paired."""
     return np.stack([paired_words(of_run) for of_run in weights.transpose(1, 0, 2)], 1)
 
 
 def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """Pack weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
     return np.ascontiguousarray(packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3), None)
+
+
+WIDE = convolve_wide_runs, pairs_of_runs
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

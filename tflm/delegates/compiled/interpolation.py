@@ -28,16 +28,16 @@ def interpolated(steps: int, table: Any, bits: int, end: int) -> int:
 def sigmoid_of_steps(steps: int, table: Any) -> int:
     """Return the sigmoid in Q0.15 of a number in steps of 1 / 12288."""
     q25 = interpolated(abs(max(steps, -LARGEST)), table, 9, 0x7FFF << 10)
-    below_zero = steps >> 31
-    return ((q25 ^ below_zero) + (below_zero & (1 << 25)) + (1 << 9)) >> 10
+    value = (q25 + (1 << 9)) >> 10
+    return (1 << 15) - value if steps < 0 else value
 
 
 @inlined
 def tanh_of_steps(steps: int, table: Any) -> int:
     """Return tanh in Q0.15 of a number in steps of 1 / 12288: 2 sigmoid(2x) - 1."""
     q24 = interpolated(abs(max(steps, -LARGEST)), table, 8, 0xFFFF << 8)
-    below_zero = steps >> 31
-    return (((q24 - (1 << 23)) ^ below_zero) + (1 << 7)) >> 8
+    value = (q24 - (1 << 23) + (1 << 7)) >> 8
+    return -value if steps < 0 else value
 
 
 @inlined
@@ -47,3 +47,9 @@ def look_up_between(value: int, table: Any) -> int:
     low = as_int32(table[place])
     between: int = low + (((table[place + 1] - low) * (value & 0x7F) + 64) >> 7)
     return between
+
+
+@inlined
+def share(part: int, inverse: int, shift: int) -> int:
+    """A part of a sum, times what the sum's inverse is, both in Q0.15, divided by 2^shift and rounded."""
+    return min((part * inverse + (1 << (shift - 1))) >> shift, 32767)

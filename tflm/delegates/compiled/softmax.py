@@ -24,7 +24,7 @@ from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, one_over_one_plus, scaled
 from tflm.delegates.compiled.functions import exponential
-from tflm.delegates.compiled.interpolation import look_up_between
+from tflm.delegates.compiled.interpolation import look_up_between, share
 from tflm.kernels.arithmetic.fixed_point import INT32_MAX, QuantizedMultiplier, rounding_divide_by_pot
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.softmax import (
@@ -49,8 +49,8 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
 @inlined
 def exp_between(distance: int, table: Any, significand: int, left: int, right: int) -> int:
     """Return the exponential of a negative distance, in Q0.15, interpolated in a table of 513 entries."""
-    steps = scaled(-distance, Multiplier(significand, left, right))
-    return look_up_between(clamped(steps + 32767, -32768, 32767), table)
+    steps = as_int32(scaled(-distance, Multiplier(significand, left, right)))
+    return look_up_between(clamped(steps, -65535, 0) + 32767, table)
 
 
 @inlined
@@ -119,8 +119,7 @@ def softmax_int16(
         scale = as_int32(inverse(as_int32((((total << headroom) + (1 << 13)) >> 14) - (1 << 16)), inverses))
         shift = 30 - headroom
         for i in range(first, first + depth):
-            share = (y[i] * scale + (1 << (shift - 1))) >> shift
-            y[i] = min(share, 32767)
+            y[i] = share(y[i], scale, shift)
     return DONE
 
 

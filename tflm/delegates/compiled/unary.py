@@ -120,13 +120,26 @@ def each(function: Function, x: Elements, y: Elements, count: int) -> int:
     return DONE
 
 
+@inlined
+def between(value: Any, least: Any, most: Any) -> Any:
+    """Clamp a value. If the minimum exceeds the maximum, the result is the maximum."""
+    bounded = least if value < least else value
+    return most if value > most else bounded
+
+
+BOUNDS: dict[str, Callable[..., Any]] = {
+    "between": between,
+    "above": lambda value, least, most: least if value < least else value,
+}
+Bound = Annotated[Callable[..., Any], BOUNDS]
+
+
 @kernel
-def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
-    """Clamp x. If the minimum exceeds the maximum, the result is the maximum."""
-    activation_min, activation_max = limits[0], limits[1]
+def clamp(bound: Bound, x: Elements, y: Elements, limits: Elements, count: int) -> int:
+    """Clamp x."""
+    least, most = limits[0], limits[1]
     for i in range(count):
-        value = activation_min if x[i] < activation_min else x[i]
-        y[i] = activation_max if x[i] > activation_max else value
+        y[i] = bound(x[i], least, most)
     return DONE
 
 
@@ -278,7 +291,8 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
     op, x, y = node.op_data, node.eval_input(0).elements, node.eval_output(0).elements
     arrays: dict[str, Any] = {"x": x, "y": y, "count": y.size}
     if isinstance(op, Clamp):
-        return [clamp.step(**arrays, limits=np.array([op.minimum, op.maximum], y.dtype))]
+        bound = "above" if op.maximum == np.inf else "between"
+        return [clamp.step(bound=bound, **arrays, limits=np.array([op.minimum, op.maximum], y.dtype))]
     if isinstance(op, FloatLeakyRelu):
         return [leaky_relu.step(**arrays, slope=np.array([op.alpha], np.float32))]
     if isinstance(op, AffineQuantize):
