@@ -1,4 +1,4 @@
-"""Kernels with what the language has: statements, operators and types, for the tests of the translation to C."""
+"""Kernels that use every statement, operator and type of the kernel language, for tests of the translation to C."""
 
 from __future__ import annotations
 

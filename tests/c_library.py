@@ -27,7 +27,7 @@ int64_t run(int64_t kernel, const argument *arguments)
 
 
 def in_c(steps: Iterable[Step]) -> Callable[[Step], None]:
-    """What runs one of these steps; all their kernels are compiled at once.
+    """Return a function that runs one of these steps; all their kernels are compiled together.
 
     Raises:
         AssertionError: a kernel fails.

@@ -1,4 +1,4 @@
-"""A compiled model as a program of this machine that stops at any access outside of its RAM or of what it is given."""
+"""Runs a compiled model as a host program that stops at any access outside of its RAM and of its arguments."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class CommandServer:
     def run(
         self, arguments: list[str], folder: Path | None, environment: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """What `tflm` with these arguments prints, and its exit status."""
+        """Run `tflm` with these arguments, and return its output and exit status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as written:

@@ -80,8 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """What stands for thousands of tests stays to the end: looking through it for garbage, while it is made and again
-    and again later, takes longer than many of them."""
+    """Disable garbage collection while tests are collected: it would repeatedly scan thousands of long-lived
+    objects."""
     gc.disable()
     try:
         return (yield)
@@ -120,7 +120,7 @@ NO_BROWSER = "the tests of pages need Chromium: apt install chromium, or .venv/b
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Where Chromium is: that of the machine, or playwright's own; tests are skipped where there is none."""
+    """Return the path of Chromium: the machine's, or playwright's own. Skip the test if there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:

@@ -28,7 +28,7 @@ def prepare(context: tflm.KernelContext, node: tflm.Node) -> None:
 
 
 def bind(context: tflm.KernelContext, node: tflm.Node) -> Callable[[], None]:
-    """Take views of all memory, once; what is returned is the invoke."""
+    """Take views of all memory once, and return the function that invokes the operator."""
     constants, scratch, zero_point = node.op_data
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     row = context.get_scratch_buffer(scratch).view(np.float32)

@@ -59,7 +59,7 @@ def assert_close(actual: Arrays, expected: Arrays) -> None:
 
 
 def measured_figures(model: bytes) -> dict[str, int]:
-    """What this package says of a model's arena in the wheel."""
+    """Return this package's figures of a model's arena, in the wheel's configuration."""
     measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
     return {"total": measured.arena_used_bytes, "head": measured.head_bytes, "tail": measured.tail_bytes}
 

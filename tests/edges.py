@@ -19,7 +19,7 @@ def at_an_edge(draw: Draw, case: Case) -> Case:
 
 
 def _with_constant(draw: Draw, root: Model, invocations: list[Arrays]) -> None:
-    """Make an input a constant: what the first invoke feeds."""
+    """Make an input a constant with the values of the first invoke."""
     main = root.subgraphs[0]
     inputs = list(main.inputs or ())
     places = [place for place, tensor in enumerate(inputs) if tensor not in main.outputs]

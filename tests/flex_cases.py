@@ -1,4 +1,4 @@
-"""Nodes of TensorFlow's operators with inputs, by families; `tools/flex_answers.py` records what TensorFlow gives."""
+"""Nodes of TensorFlow's operators with inputs, by family; `tools/flex_answers.py` records TensorFlow's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Float models for the tests of quantization, and a stand-in for litert-quantizer where it is not installed."""
+"""Float models for the tests of quantization, and a substitute for litert-quantizer if it is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of which all behind some place can be forbidden."""
+"""Memory in which everything after some address can be made inaccessible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE_NOACCESS = 1
 
 
 class GuardedMemory:
-    """Bytes of which `guarded` ones stay: once `close` was called, to touch the one behind them ends the process."""
+    """Memory of `guarded` bytes. After `close`, an access to the byte after them ends the process."""
 
     def __init__(self, size: int, guarded: int):
         page = mmap.PAGESIZE
@@ -23,12 +23,12 @@ class GuardedMemory:
         self.buffer = memoryview(memory)[start : start + size]
 
     def close(self) -> None:
-        """Forbid what is behind."""
+        """Make the memory after the guarded bytes inaccessible."""
         forbid(ctypes.c_void_p(self._address + self._border), ctypes.c_size_t(self._behind))
 
 
 def forbid(start: ctypes.c_void_p, size: ctypes.c_size_t) -> None:
-    """Let nobody read or write pages."""
+    """Make pages inaccessible."""
     if sys.platform == "win32":
         before = ctypes.c_uint32(0)
         if not ctypes.WinDLL("kernel32").VirtualProtect(start, size, PAGE_NOACCESS, ctypes.byref(before)):

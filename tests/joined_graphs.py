@@ -109,7 +109,7 @@ class Joined:
         return main
 
     def _convey(self, source: int, target: int) -> None:
-        """Fill a tensor with elements of another, whatever their shapes, types and scales are."""
+        """Fill a tensor with elements of another one, regardless of their shapes, types and scales."""
         value, wanted = self.main.tensors[source], self.main.tensors[target]
         if value.type == INT16:
             source = self._narrowed(source, value)
@@ -186,7 +186,7 @@ def _moved(options: Any, subgraphs: int, prefix: str) -> Any:
 
 @st.composite
 def joined_graphs(draw: Draw, names: Sequence[str] = tuple(sorted(OPERATORS)), most: int = 4) -> JoinedGraph:
-    """Graphs of a few operators, some of whose inputs are what others computed."""
+    """Draw graphs of a few operators, some of which read the outputs of others."""
     joined = Joined()
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))
     for name in chosen:

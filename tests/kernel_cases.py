@@ -1,4 +1,4 @@
-"""Random arguments for the kernels of the engine, within what their binding can give them."""
+"""Random arguments for the engine's kernels, within the limits of their binding functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READ_ADDRESSES = (elementwise.sum_float32, elementwise.sum_int8)
 
 
 def engine_kernels() -> list[Kernel]:
-    """Every kernel of the engine that is written in Python, but for `READ_ADDRESSES`."""
+    """Return every kernel of the engine that is written in Python, except `READ_ADDRESSES`."""
     found: list[Kernel] = []
     for module in pkgutil.iter_modules(tflm.delegates.compiled.__path__):
         names = vars(importlib.import_module(f"tflm.delegates.compiled.{module.name}"))

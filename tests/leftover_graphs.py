@@ -202,7 +202,7 @@ def _step(graph: Leftovers, draw: Draw, x: int, depth: int) -> None:
 
 
 def with_leftovers(draw: Draw, model: bytes) -> bytes:
-    """A model with operators put behind some of its tensors that together change nothing."""
+    """Draw a model in which operators that change nothing follow some of the tensors."""
     graph = Graph(tflm.Model(model))
     operators = []
     names: dict[int, int] = {}

@@ -12,7 +12,7 @@ STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 
 
 def mobilenet_v2(size: int, share: int = 1) -> tflm.Model:
-    """MobileNetV2 of images of that height and width, with one of so many of its channels, down to its last pool."""
+    """Return MobileNetV2 for square images of this size, with this fraction of its channels, up to its last pool."""
     builder = ModelBuilder()
     images = Images(builder.subgraph(), (1, size, size, 3))
     x = images.convolution(images.last, 32 // share, strides=(2, 2))

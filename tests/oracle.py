@@ -142,7 +142,7 @@ def _count(details: Callable[[int], Any]) -> int:
 
 
 def _captured(call: Any) -> str:
-    """What `call` writes to standard error, below Python."""
+    """Return the output of `call` to standard error, including that of C code."""
     read, write = os.pipe()
     saved = os.dup(2)
     os.dup2(write, 2)

@@ -1,4 +1,4 @@
-"""What models answer to recorded inputs: in Python on whatever machine, so this needs numpy and the package alone."""
+"""Compute the answers of models to recorded inputs. This needs only numpy and the package, on any machine."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def some(values: Iterable[Any], *often: Any) -> list[Any]:
 
 
 def examples(count: int) -> int:
-    """Number of examples of a random test: so many in `make long`, two fifths of them in `make test`."""
+    """Return the number of examples of a random test: this many in `make long`, two fifths of them in `make test`."""
     return count if settings().max_examples >= MANY else max(2 * count // 5, 1)
 
 

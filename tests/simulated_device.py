@@ -52,7 +52,7 @@ class SimulatedDevice(MicroProfiler):
         self.restart()
 
     def restart(self) -> None:
-        """What a reset does: everything in RAM is lost."""
+        """Reset the device: everything in RAM is lost."""
         self.reader = FrameReader(PAYLOAD)
         self.session = self.last = 0
         self.result = b""
@@ -91,11 +91,11 @@ class SimulatedDevice(MicroProfiler):
         return np.ascontiguousarray(self.interpreter.get_tensor(index).data).tobytes()
 
     def feed(self, data: bytes) -> bytes:
-        """What the device sends when these bytes come."""
+        """Return what the device sends when it receives these bytes."""
         return b"".join(self.answered(frame) for frame in self.reader.feed(data) if not frame.kind & REPLY)
 
     def quiet(self) -> bytes:
-        """What it sends when nothing comes for a while."""
+        """Return what the device sends after a while without input."""
         return b"".join(self.answered(frame) for frame in self.reader.give_up() if not frame.kind & REPLY)
 
     def answered(self, frame: Frame) -> bytes:
@@ -161,7 +161,7 @@ class SimulatedDevice(MicroProfiler):
 
 
 class Mishap(NamedTuple):
-    """What happens to a byte of either direction, by its number."""
+    """A fault that happens to a byte of either direction, by its number."""
 
     byte: int
     kind: str
@@ -208,7 +208,7 @@ class LossyLink:
         """Nothing to close."""
 
     def _deliver(self) -> bytes:
-        """Bring what is due: to the device, and to the computer, which it returns."""
+        """Deliver bytes that are due to the device, and return those for the computer."""
         found = b""
         while due := sorted(each for each in self._coming if each[0] <= self.seconds and each[2]):
             self._coming.remove(due[0])

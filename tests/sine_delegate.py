@@ -10,7 +10,7 @@ from tflm.schema import TensorType
 
 
 def bind(context: tflm.KernelContext, node: tflm.Node) -> Callable[[], None]:
-    """What runs a subset: here one SIN after the other, on views of the arena."""
+    """Return the function that runs a subset: one SIN after the other, on views of the arena."""
     pairs = [
         (context.get_eval_input(sine, 0).elements, context.get_eval_output(sine, 0).elements)
         for sine, _ in node.op_data.replaced

@@ -1,4 +1,4 @@
-"""The arena against TFLM's recorded figures, for each target, and against what the wheel prints."""
+"""Compare the arena with TFLM's recorded figures for each target, and with the wheel's output."""
 
 from __future__ import annotations
 

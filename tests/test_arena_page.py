@@ -36,7 +36,7 @@ Draw = Callable[..., Path]
 
 @functools.cache
 def measured_arena(model: Path) -> Any:
-    """What the command says of a model's arena."""
+    """Return the command's figures of a model's arena."""
     (measured,) = figures("arena", model)["models"]
     return measured
 

@@ -1,4 +1,4 @@
-"""Where LiteRT puts tensors: what it was seen to do on real models, and a restatement of its rules."""
+"""LiteRT's placement of tensors: as observed on real models, and as a restatement of its rules."""
 
 from __future__ import annotations
 

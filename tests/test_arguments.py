@@ -1,4 +1,4 @@
-"""What a caller passes wrongly is refused at the call, with what was expected; public objects say what they are."""
+"""Wrong arguments are rejected at the call, with what was expected; public objects describe themselves."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RESOLVER = tflm.AllOpsResolver()
 
 
 def interpreter(**changes: Any) -> tflm.MicroInterpreter:
-    """An interpreter made with one argument that is not what it should be."""
+    """Return an interpreter that is created with one wrong argument."""
     arguments = {"model": MODEL, "resolver": RESOLVER, "arena": bytearray(4096)} | changes
     return tflm.MicroInterpreter(**arguments)
 
 
 def built(**changes: Any) -> int:
-    """A tensor that a builder is asked for with one argument that is not what it should be."""
+    """Return a tensor that a builder creates with one wrong argument."""
     arguments = {"name": "x", "shape": (1, 4), "type": tflm.schema.TensorType.INT8} | changes
     return tflm.ModelBuilder().subgraph().tensor(**arguments)
 

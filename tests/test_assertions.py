@@ -34,7 +34,7 @@ Function = tuple[str, str]
 
 
 class Module:
-    """The functions of a module of tests, and what they call.
+    """The functions of a test module, and their calls.
 
     Attributes:
         asserting: functions that assert themselves.

@@ -1,4 +1,4 @@
-"""The example of sound: a program in C decides as the package does, whatever the size of the chunks."""
+"""The audio example: a C program makes the same decisions as the package, for any size of the chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRONTEND, KEYWORDS, HOP, STEP = "audio_preprocessor_int8", "micro_speech_quantiz
 
 
 def expected_decisions(models: Path, samples: np.ndarray) -> list[str]:
-    """What the streaming form answers after its warm-up, in the program's words."""
+    """Return the decisions of the streaming form after its warm-up, formatted as by the program."""
     streamed = tflm.stream(tflm.Model.from_file(models / f"{KEYWORDS}.tflite"), hop=HOP)
     frontend, network = (
         tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))

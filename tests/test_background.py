@@ -1,4 +1,4 @@
-"""Kernels are compiled in the background: what runs in between gives the same, whenever each of them is ready."""
+"""Kernels are compiled in the background. Results in the meantime are the same, in whatever order kernels are ready."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     monkeypatch.setattr(machine_code, "_addresses", {})
     monkeypatch.setattr(machine_code, "_link_from_cache", lambda kernels: None)
     monkeypatch.setattr(cache, "write", lambda kernel, made: None)
-    monkeypatch.setattr(cached_files, "locked", contextlib.nullcontext)  # which other processes may hold
+    monkeypatch.setattr(cached_files, "locked", contextlib.nullcontext)  # other processes may hold it
     monkeypatch.setattr(compiler_process, "object_of", gate.object_of)
     machine_code._warn.cache_clear()
     yield gate
@@ -332,7 +332,7 @@ def test_a_process_ends_while_the_compiler_is_at_work(then: str, tmp_path: Path)
 
 
 def test_short_processes_get_their_kernels_compiled(tmp_path: Path) -> None:
-    """Each ends at once, but for the kernels that it may finish; at last there is nothing to compile."""
+    """Each ends at once, after the kernel that it may finish. In the end there is nothing left to compile."""
     script = SCRIPT[SCRIPT.index("def ready") : SCRIPT.index("while")]
     script = f"import sys, tflm\n{script}print('call_entry' in repr(interpreter._start))"
     environment = {**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""What a user can do wrong: each mistake is answered with an error that helps, and does no lasting harm."""
+"""Mistakes of users: each is answered with a helpful error, and does no lasting harm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DOUBLED = [2, 0, 4, 0, 60, 0, 10, 0]
 
 
 def check_works(interpreter: tflm.MicroInterpreter) -> None:
-    """The right thing gives the right result."""
+    """Check that a correct call has the correct result."""
     interpreter.input(0).data[0] = INPUT
     interpreter.invoke()
     assert interpreter.output(0).data.tolist() == [DOUBLED]
@@ -133,7 +133,7 @@ def test_a_float_input_takes_only_what_float32_holds(value: Any, message: str) -
 
 @pytest.mark.parametrize(("value", "message"), WRONG_SHAPES.values(), ids=WRONG_SHAPES)
 def test_an_input_takes_only_its_own_shape(interpreter: tflm.MicroInterpreter, value: Any, message: str) -> None:
-    """A single number fills it; nothing else is ever repeated or cut."""
+    """A single number fills the input; other values are never repeated or truncated."""
     interpreter.input(0).data[:] = 7
     with pytest.raises(tflm.TensorError, match=message):
         interpreter.input(0).data[0] = value
@@ -239,7 +239,7 @@ def test_scales_that_do_not_go_with_a_shape_that_was_left_open_can_not_be_applie
 
 
 def test_what_is_not_a_number_can_not_be_quantized(interpreter: tflm.MicroInterpreter) -> None:
-    """No integer stands for it. Infinity does have one: the nearest."""
+    """No integer represents it. Infinity is represented by the nearest integer."""
     with pytest.raises(tflm.TensorError, match="nan"):
         interpreter.input(0).quantized([0.5, float("nan")])
     assert interpreter.input(0).quantized([0.5, float("inf"), -float("inf")]).tolist() == [1, 127, -128]
@@ -332,7 +332,7 @@ def test_a_second_allocation_does_nothing(arena_of: Callable[[int], Any]) -> Non
 
 
 def refusal_of(interpreter: tflm.MicroInterpreter) -> tflm.ArenaExhausted | None:
-    """The error of an arena that is too small; None where it is large enough."""
+    """Return the error of an arena that is too small; None if it is large enough."""
     try:
         interpreter.allocate_tensors()
     except tflm.ArenaExhausted as error:
@@ -350,7 +350,7 @@ WORKING_BYTES = next(size for size in range(0, 1 << 14, 16) if refusal_of(new_in
 def test_an_arena_of_any_size_works_or_says_how_much_is_missing(
     target: tflm.targets.Target, planner: str, step: int
 ) -> None:
-    """From nothing up: each size below the first that works fails in the same way, and each one above it works."""
+    """Each size below the first one that works fails in the same way, and each one above it works."""
     memory = bytearray(1 << 14)
     worked = []
     for size in [*range(0, 2 * WORKING_BYTES, step), len(memory)]:
@@ -487,7 +487,7 @@ def two_interpreters(resolver: tflm.MicroMutableOpResolver, **model: Any) -> lis
 
 
 def test_an_operator_that_is_missing_is_named_with_the_method_that_adds_it() -> None:
-    """And once it is added, the same interpreter goes on, in the same arena."""
+    """Once it is added, the same interpreter can continue in the same arena."""
     resolver = tflm.MicroMutableOpResolver(2)
     interpreters = two_interpreters(resolver)
     for operator, version in (("FULLY_CONNECTED", 1), ("RELU", 2)):
@@ -566,7 +566,7 @@ def test_a_resolver_takes_no_more_operators_than_it_was_made_for(capacity: int) 
 
 
 def test_an_operator_is_added_only_once() -> None:
-    """A second time is a mistake even where there is room, and takes none."""
+    """Adding it again is an error even if there is room, and uses none."""
     resolver = tflm.MicroMutableOpResolver(2)
     resolver.add_relu()
     with pytest.raises(tflm.ResolverError, match="RELU is in the resolver already; add each operator once"):

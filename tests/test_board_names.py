@@ -1,4 +1,4 @@
-"""Names of boards: whatever people type finds the board, and what is wrong is told."""
+"""Names of boards: typical spellings find the board, and wrong ones are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands show of boards and devices: every figure in it, and findings with their places."""
+"""Reports of boards and devices: every figure in them, and findings with their places."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CODE = on_banks(1 << 20).code.high
 
 @pytest.fixture(autouse=True)
 def without_firmware(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of the static RAM and the stack beside the arena."""
+    """Make static RAM and stack unknown."""
     monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
 
 

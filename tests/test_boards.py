@@ -1,4 +1,4 @@
-"""Boards: what a model takes of their memories, and what is said of it before it is flashed."""
+"""Boards: the share of their memories that a model uses, and what is reported before it is flashed."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
 
 @pytest.fixture
 def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of the static RAM and the stack beside the arena."""
+    """Make static RAM and stack unknown."""
     monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
 
 
@@ -242,7 +242,7 @@ def test_shares_are_of_all_banks_and_of_the_flash() -> None:
 
 @pytest.mark.usefixtures("arena_alone")
 def test_boards_of_one_part_are_told_apart_by_their_banks() -> None:
-    """What was laid out for one board is used for the next of its part, but the verdict is each one's own."""
+    """A layout for one board is reused for others with the same part, but each has its own verdict."""
     _, arenas = sizes_on_m4()
     head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
     sizes = [(head,), (head, tail), (head + tail,), (tail - 1, head), (head, tail, 1)]
@@ -401,7 +401,7 @@ def test_the_kernels_that_a_figure_is_for_are_shown_and_what_others_would_take()
         m = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M55, kernels=name)
         sizes = m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes
         assert [name, *(f"{size:,}" for size in sizes)] in [line.split() for line in shown.splitlines()]
-    assert "--board" in run("arena", INT8_MODEL).stdout  # a figure of reference kernels says what it is
+    assert "--board" in run("arena", INT8_MODEL).stdout  # the note says that the figure is of reference kernels
 
 
 def test_a_library_that_can_not_run_the_model_has_a_row_that_says_what_it_lacks(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_samples_without_values_are_refused(command: str, shape: str, tmp_path: 
 
 
 def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
-    """In a folder of samples they are skipped; named as data they are refused."""
+    """In a folder of samples they are skipped; as an argument they are rejected."""
     for name in ("a.png", "b.npy", "c.npz", "d.csv"):
         os.mkfifo(tmp_path / name)
     assert "holds no" in refusal("evaluate", INT8_MODEL, "--inputs", tmp_path)

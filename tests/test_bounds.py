@@ -24,7 +24,7 @@ LOADING_MULTIPLE, VERIFYING_MULTIPLE = 128, 256
 
 @contextmanager
 def traced() -> Iterator[SimpleNamespace]:
-    """Bytes that Python and numpy take: at the most, and what is left at the end."""
+    """Measure the memory of Python and numpy: the maximum, and what remains at the end."""
     figures = SimpleNamespace(peak=0, kept=0)
     gc.collect()
     tracemalloc.start()
@@ -36,7 +36,7 @@ def traced() -> Iterator[SimpleNamespace]:
 
 
 def many_tables(slot: int, count: int = 5000) -> bytes:
-    """A subgraph with so many references to one table without anything in it."""
+    """Return a subgraph with this many references to one empty table."""
     builder = flatbuffers.Builder(0)
     subgraph = table_of(builder, **{f"slot{slot}": vector_of(builder, [table_of(builder)] * count)})
     return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
@@ -125,7 +125,7 @@ def interpreter_of(data: bytes, arena: bytearray, engine: str) -> tflm.MicroInte
 
 @pytest.fixture
 def few_objects() -> Iterator[None]:
-    """The garbage collector looks only at what is made from here on, which is soon done."""
+    """Let the garbage collector scan only objects created from here on, which is fast."""
     gc.freeze()
     yield
     gc.unfreeze()

@@ -81,12 +81,12 @@ def with_byte(data: bytes, at: int, value: int) -> bytes:
 
 
 def target_of(data: bytes, at: int) -> int:
-    """Where the offset at byte `at` leads to."""
+    """Return the target of the offset at byte `at`."""
     return at + word(data, at)
 
 
 def slot_at(data: bytes, table: int, slot: int) -> int:
-    """Where a field that is there stands in the file."""
+    """Return the position in the file of a field that is present."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     offset = struct.unpack_from("<H", data, vtable + 4 + 2 * slot)[0]
     assert offset, "the field is not in the file"
@@ -104,7 +104,8 @@ def field_called(kind: type[Table], name: str) -> Field:
 
 
 def find(data: bytes, path: str) -> tuple[int, int, Field | None]:
-    """Of `path`, such as `subgraphs[0].tensors[1].name`: where its table is, where the field stands, the field."""
+    """Find `path`, such as `subgraphs[0].tensors[1].name`; return the positions of its table and field, and the
+    field."""
     kind: type[Table] = schema.Model
     table, at, field = target_of(data, 0), 0, None
     for name, index in steps_of(path):
@@ -683,7 +684,7 @@ def one_operator(
     options: schema.BuiltinOptions | None = None,
     type: TensorType = INT8,
 ) -> bytes:
-    """A model of one operator with one input and one output of 4 elements, but for what is given of them."""
+    """Return a model of one operator with one input and one output of 4 elements, except as the arguments say."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     common = {"type": type, "quantization": HALF, "shape": (4,)}
@@ -808,7 +809,7 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
 @given(data=st.data())
 @FOR_EACH_OPERATOR
 def test_any_tensors_of_an_operator_are_run_or_refused(operator: str, data: st.DataObject) -> None:
-    """Of any types, ranks, sizes and quantization, as many as may be, with any options."""
+    """Tensors of any number, type, rank, size and quantization, with any options."""
     run(data.draw(of_one_operator(REGISTRATIONS[operator].operator)))
 
 
@@ -825,7 +826,7 @@ STEPS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 7, 2**15, 2**31 - 1])
 
 @st.composite
 def with_one_thing_changed(draw: st.DrawFn, operator: str) -> bytes:
-    """A model of one operator that would be good, but for one of its tensors, its options, or what it is given."""
+    """Draw a valid model of one operator in which one tensor, the options, or an input is changed."""
     data, _ = draw(OPERATORS[operator])
     model = schema.read_model(memoryview(data))
     assert model.subgraphs
@@ -886,7 +887,7 @@ def of_scalars(operator: str, inputs: int, types: tuple[TensorType, TensorType],
 @pytest.mark.parametrize("scale", some([3e38, 1e-45, math.inf, -math.inf, 0.0, 0.25], 3e38, 1e-45, math.inf))
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_any_scale_of_an_operator_is_run_or_refused(operator: str, scale: float, inputs: int) -> None:
-    """Of its inputs or of its output, whatever their types."""
+    """Scales of the inputs or of the output, for all types."""
     for types in types_of_scalars(operator, inputs):
         for scales in ((scale, 0.5), (0.5, scale), (scale, scale)):
             run(of_scalars(operator, inputs, types, scales))
@@ -900,7 +901,8 @@ def test_of_operators_on_scalars_some_run() -> None:
 
 @functools.cache
 def types_of_scalars(operator: str, inputs: int) -> list[tuple[TensorType, TensorType]]:
-    """Of its inputs and its output: those that it takes where their scales are sound, and one that it may refuse."""
+    """Return types of inputs and output: those that the operator accepts with valid scales, and one that it may
+    reject."""
     types = (TensorType.FLOAT32, INT8, TensorType.INT16, TensorType.INT32)
     return [(INT8, TensorType.INT16)] + [
         pair for pair in itertools.product(types, repeat=2) if run(of_scalars(operator, inputs, pair, (0.5, 0.5)))
@@ -1086,7 +1088,7 @@ def test_what_reads_before_it_is_written_runs_only_if_that_is_wanted(
     tflm.Model(data, checks="tflm")
 
 
-# --- Small files that stand for vast models --------------------------------------------------------------------------
+# --- Small files that describe vast models --------------------------------------------------------------------------
 
 
 class TooMuchWork(Exception):
@@ -1213,7 +1215,7 @@ def overlapping_vtables(count: int) -> bytes:
 def test_overlapping_vtables_are_read_no_further_than_the_schema_goes() -> None:
     """Each has room for 32758 fields; to look at all of them, for each table, takes forever, and memory at once."""
     data = overlapping_vtables(20_000)
-    refusal_of(data)  # what is worked out on first use does not count
+    refusal_of(data)  # exclude what is computed on first use
     tracemalloc.start()
     error = refusal_of(data)
     _, peak = tracemalloc.get_traced_memory()
@@ -1251,7 +1253,7 @@ def test_subgraphs_that_run_others_without_an_end_in_sight_are_refused(length: i
 
 
 def subgraphs_of(calls: dict[int, list[int]], relus: int = 0) -> bytes:
-    """Each subgraph runs those that it is to run, by CALL_ONCE; the first one has so many RELUs as well."""
+    """Return subgraphs that each run others by CALL_ONCE; the first one also has this many RELUs."""
     builder = tflm.ModelBuilder()
     for caller, callees in calls.items():
         subgraph = builder.subgraph(f"subgraph {caller}")

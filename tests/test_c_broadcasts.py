@@ -1,4 +1,4 @@
-"""Inputs that broadcast as C: no copy of what is spread, and the interpreter's results."""
+"""Broadcasting inputs in C: they are not copied, and the results are the interpreter's."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def add_select(graph: SubgraphBuilder, type: TensorType, shapes: Shapes) -> None
 
 
 def drawn(rng: np.random.Generator, type: TensorType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Elements of any sign, none of them zero but for truth values."""
+    """Draw elements of any sign, none of them zero except bools."""
     if type == BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
     values = rng.integers(1, 120, shape) * rng.choice([-1, 1], shape)

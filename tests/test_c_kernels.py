@@ -97,7 +97,7 @@ class Case(NamedTuple):
         return bind(self.layer, self.rows, self.columns, x, y)
 
     def facts(self) -> OperatorFacts:
-        """What a planner knows of the layer."""
+        """Return the planner's facts about the layer."""
         weights = (1, self.rows.taps, self.columns.taps, self.x.shape[3])
         channels = self.y.shape[3]
         dims = (*weights[:3], channels) if self.by_channel else (channels, *weights[1:])
@@ -116,7 +116,7 @@ def quantization(rng: np.random.Generator, dtype: np.dtype[Any], channels: int) 
     significands, shifts = ([getattr(each, name) for each in multipliers] for name in ("significand", "shift"))
     info = np.iinfo(dtype)
     zero_point = int(rng.integers(-128, 128)) if is_byte else 0
-    # As without an activation, or as with RELU6.
+    # Limits without an activation, and with RELU6.
     limits = (int(info.min), int(info.max)) if rng.random() < 0.5 else (zero_point, min(zero_point + 90, int(info.max)))
     multiplier = kind(np.array(significands, np.int64), np.array(shifts, np.int64))
     return multiplier, OutputStage(zero_point, *limits)
@@ -130,7 +130,7 @@ def axis(rng: np.random.Generator, size: int, taps: int) -> Axis:
 
 
 def axis_of(size: int, taps: int, stride: int, before: int, dilation: int = 1) -> Axis:
-    """Windows that leave the image behind its end by about as much as before its begin."""
+    """Return windows that leave the image at its end by about as much as at its start."""
     return Axis(size, taps, max((size + before - 1) // stride, 1), stride, dilation, before)
 
 
@@ -178,7 +178,7 @@ def case_of(
     by_channel: bool,
     extremes: Sequence[tuple[int, int]] = (),
 ) -> Case:
-    """A layer with these windows, of random numbers; or of extreme weights and elements, which take turns."""
+    """Return a layer with these windows, with random numbers, or with alternating extreme weights and elements."""
     info = np.iinfo(dtype)
     x = rng.integers(info.min, int(info.max) + 1, (1, rows.size, columns.size, depth)).astype(dtype)
     seen = 1 if by_channel else depth
@@ -313,7 +313,7 @@ def test_vectors_have_the_sums_of_their_products(dense_cases: list[DenseCase]) -
 
 @pytest.mark.parametrize("bind", [requantizer, exact_requantizer])
 def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | None]) -> None:
-    """By every rounding that a multiplier can have, and clamped; about ties and steps in particular."""
+    """Every rounding that a multiplier can have, with clamps, in particular near ties and steps."""
     rng = np.random.default_rng(32)
     seen = set()
     for _ in range(400):
@@ -393,7 +393,8 @@ MACHINES = {"cortex-m55": ["mps3-an547", "0x40000", "-mfloat-abi=hard"]}
 
 
 def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
-    """What runs a program with the arguments "calls" and "results", on a Cortex-M or with this machine's checks."""
+    """Return the command that runs a program with "calls" and "results", on an emulated Cortex-M or with this machine's
+    sanitizers."""
     if not processor.startswith("cortex"):
         flags = [*processor.split(), "-fsanitize=address,undefined", "-fno-sanitize-recover"]
         return [built(source, folder, *flags), "calls", "results"]
@@ -410,7 +411,7 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
 
 @pytest.fixture(scope="module")
 def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[Array, Step]], str, bytes]:
-    """What each layer gives with its step, a program of their kernels, and what it reads."""
+    """Return each layer's results and step, a program with their kernels, and its input."""
     found = [(case.expected, step) for case in cases for step in case.bind(case.x, case.y) or ()]
     assert len(found) > 0.8 * len(cases)
     found += [(case.expected, step) for case in dense_cases for step in case.steps]
@@ -425,7 +426,7 @@ def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[A
         "",
         pytest.param("-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", marks=pytest.mark.long),  # as a Cortex-M0+
         "cortex-m4",
-        pytest.param("cortex-m3", marks=pytest.mark.long),  # as this machine, but for its compiler
+        pytest.param("cortex-m3", marks=pytest.mark.long),  # like this machine, but with another compiler
         "cortex-m0plus",
         "cortex-m55",
     ],
@@ -495,7 +496,7 @@ class BoundCase(NamedTuple):
 
 
 def lean_or_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[Run] | None:
-    """The kernels that take less scratch, where there are some."""
+    """Return the steps with less scratch memory if there are some, otherwise those of small kernels."""
     return bind_lean(context, node, registration) or bind_small(context, node, registration)
 
 
@@ -610,7 +611,7 @@ def test_outputs_of_lstms_in_parts_lie_over_inputs_that_were_read(is_time_major:
 def test_outputs_of_lstms_lie_over_inputs_that_were_read(
     is_time_major: bool, batches: int, steps: int, size: int, units: int
 ) -> None:
-    """At each distance that is allowed, none of what a later step reads."""
+    """At each allowed distance, no step overwrites what a later one reads."""
     order = (steps, batches) if is_time_major else (batches, steps)
     x, y = (TensorFacts(TensorType.INT8, (*order, depth)) for depth in (size, units))
     options = UnidirectionalSequenceLSTMOptions(time_major=is_time_major)

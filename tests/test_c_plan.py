@@ -1,4 +1,5 @@
-"""Plans of compiled models: run on numbers, they keep every value; the checker finds what a fault in them loses."""
+"""Plans of compiled models keep every value when they are run on numbers; the checker finds what a faulty plan
+loses."""
 
 from __future__ import annotations
 
@@ -207,7 +208,7 @@ def test_plans_that_lose_values_are_dropped_for_others(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
 def test_all_rows_of_a_variable_are_read(slots: int) -> None:
-    """As of the output of a CIRCULAR_BUFFER, which has one row for each slot."""
+    """The output of a CIRCULAR_BUFFER, for example, has one row for each slot."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     scale = tflm.quantized(0.5)
@@ -354,7 +355,8 @@ def test_rows_in_place_are_not_written_over_rows_still_to_be_read(data: bytes, g
 
 
 def is_safe(operator: RowOperator, blocks: list[Rows], row_bytes: int, distance: int) -> bool:
-    """Whether no block is written over rows that it or a later one reads, with the input so far behind the output."""
+    """Whether no block overwrites rows that it or a later one reads, with the input at this distance after the
+    output."""
     still = set[int]()
     for rows in blocks[::-1]:
         read = operator.needed(rows)

@@ -60,7 +60,7 @@ def test_single_operators_take_at_most_what_tflm_takes(operator: str) -> None:
 
 
 def result_of(model: tflm.Model, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What the interpreter gives."""
+    """Return the interpreter's result."""
     interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
     interpreter.allocate_tensors()
     interpreter.input(0).data[...] = x
@@ -102,7 +102,7 @@ def test_planes_are_transposed_in_little_more_ram_than_they_take(
 
 @needs_compiler
 def test_depthwise_convolutions_move_their_tensor_to_and_fro(tmp_path: Path) -> None:
-    """Each runs in one call, its output a row and a position before its input, or behind it."""
+    """Each runs in one call. Its output lies a row and a position before its input, or after it."""
     size, channels = 12, 8
     builder = tflm.ModelBuilder()
     images = Images(builder.subgraph(), (1, size, size, channels))

@@ -1,4 +1,4 @@
-"""Kernels in C compute what they compute as machine code of LLVM."""
+"""Kernels translated to C compute the same as the machine code of LLVM."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str
 
 
 def in_python(kernel: Kernel, values: dict[str, Any]) -> tuple[int, list[Any]]:
-    """A kernel run by Python, whose integers do not wrap; what it stores does."""
+    """Run a kernel in Python, whose integers do not wrap; stored elements do."""
 
     def as_list(value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -257,7 +257,7 @@ def in_python(kernel: Kernel, values: dict[str, Any]) -> tuple[int, list[Any]]:
         return type(value)(*map(as_list, value)) if hasattr(value, "_fields") else value
 
     lists = {name: as_list(value) for name, value in values.items()}
-    with np.errstate(over="ignore"):  # of what the kernel casts to numbers of numpy
+    with np.errstate(over="ignore"):  # numpy warns when the kernel casts
         status = kernel.function(**lists)
     types = [value.dtype if isinstance(value, np.ndarray) else None for value in flat(kernel, values)]
     found = [

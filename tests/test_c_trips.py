@@ -1,4 +1,4 @@
-"""Trip counts of kernels' loops: as often as the loops run in Python, whatever the numbers."""
+"""Trip counts of kernels' loops equal the number of times that the loops run in Python, for any numbers."""
 
 from __future__ import annotations
 

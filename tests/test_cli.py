@@ -40,7 +40,7 @@ def run(*arguments: object, cwd: Path | None = None, **environment: str) -> Answ
 
 
 def figures(*arguments: object) -> Any:
-    """What the command prints with `--json`."""
+    """Return the command's output with `--json`."""
     answer = run(*arguments, "--json")
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
@@ -168,7 +168,7 @@ def test_an_operator_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def on_a_terminal(*arguments: object) -> str:
-    """What the command writes to standard error where that is a terminal."""
+    """Return the command's output to standard error if that is a terminal."""
     import pty  # is not there on Windows
 
     ours, theirs = pty.openpty()
@@ -260,7 +260,7 @@ def test_a_closed_output_is_no_error() -> None:
 
 
 def completions(shell: str, words: str) -> str:
-    """What the command offers a shell for the last of some words."""
+    """Return the command's completions for the last of some words."""
     bash = {"COMP_WORDS": words, "COMP_CWORD": f"{len(words.split()) - 1}"}
     return run(**bash, _TYPER_COMPLETE_ARGS=words, _TFLM_COMPLETE=f"complete_{shell}").stdout
 
@@ -612,7 +612,7 @@ def test_models_of_different_shapes_can_not_be_compared(two_inputs: Path) -> Non
 
 
 def test_inspect_checks_a_model(tmp_path: Path) -> None:
-    """Errors end it with status 1; what is odd is said."""
+    """Errors end it with status 1; warnings are printed."""
     good, odd, bad = (tmp_path / f"{name}.tflite" for name in ("good", "odd", "bad"))
     data = INT8_MODEL.read_bytes()
     good.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What commands print on a narrow terminal and into pipes, and where models come from."""
+"""Output of commands on a narrow terminal and into pipes, and the sources of models."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_names_are_shortened_in_the_middle() -> None:
 
 
 def test_names_are_shortened_in_a_pipe_and_whole_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)  # which pytest-xdist sets
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor(5 * NAME, (1, 8), TensorType.FLOAT32)

@@ -27,7 +27,7 @@ def vision(tmp_path: Path) -> Path:
 
 
 def padded() -> bytes:
-    """A convolution behind a PAD."""
+    """Return a convolution after a PAD."""
     builder = ModelBuilder()
     images = Images(builder.subgraph(), (1, 8, 8, 2))
     images.convolution(images.pad(images.last, (1, 1), (1, 1)), 4, strides=(2, 2), padding=Padding.VALID)

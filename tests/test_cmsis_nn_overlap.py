@@ -1,4 +1,4 @@
-"""Where CMSIS-NN's loops let outputs lie on inputs: declarations against a trace of what loops read and write.
+"""Compare the overlaps that are declared for CMSIS-NN's loops with traces of their reads and writes.
 
 `make overlaps` compares answers of the kernels themselves.
 """
@@ -33,7 +33,8 @@ Access = tuple[str, int]
 
 
 def distance_needed(accesses: Iterable[Access]) -> int | None:
-    """How many bytes behind the begin of the output the input must begin, so that nothing is read after it is lost."""
+    """Return the smallest distance of the input after the output's start at which nothing is read after it is
+    overwritten."""
     written, needed = -1, None
     for kind, address in accesses:
         if kind == "write":
@@ -44,7 +45,7 @@ def distance_needed(accesses: Iterable[Access]) -> int | None:
 
 
 class Loops:
-    """What the loops of a kernel go over."""
+    """The loops of a kernel."""
 
     def __init__(self, facts: OperatorFacts):
         x, both = facts.inputs[0], windows(facts)
@@ -69,7 +70,7 @@ class Loops:
 
 
 def windows_copied(loops: Loops, at_once: int = 1) -> Iterator[Access]:
-    """Windows are copied, so many at once, before any of their outputs is written."""
+    """Copy this many windows before any of their outputs is written."""
     for first in range(0, len(loops.places), at_once):
         block = range(first, min(first + at_once, len(loops.places)))
         for window in block:
@@ -100,7 +101,7 @@ def blocks_of_four(loops: Loops, run: int) -> Iterator[Access]:
 
 
 def groups_of_channels(loops: Loops, at_once: int) -> Iterator[Access]:
-    """Of each window, so many channels at once."""
+    """Compute this many channels of a window at a time."""
     multiplier = loops.channels // loops.depth
     for window, first in itertools.product(range(len(loops.places)), range(0, loops.channels, at_once)):
         group = range(first, min(first + at_once, loops.channels))

@@ -61,7 +61,7 @@ def compiled(model: tflm.Model, part: str | None = None, self_test: Any = 0) -> 
 
 
 def compared(model: tflm.Model, part: str | None = None, self_test: Any = 0) -> tflm.CompiledModel:
-    """A model that calls CMSIS-NN where it is not expected to be slower, for a part or for all."""
+    """Compile a model that calls CMSIS-NN unless that is expected to be slower, for a part or for all."""
     target = None if part is None else by_name(part)
     return tflm.compile_model(model, kernels="cmsis-nn", target=target, self_test=self_test)
 
@@ -106,7 +106,7 @@ def element_wise(
 
 
 def dense(weights: TensorType, activations: TensorType = INT8, *, rows: int = 1, zero_point: int = 0) -> tflm.Model:
-    """FULLY_CONNECTED of four channels, whose weights have so many scales."""
+    """Return a FULLY_CONNECTED of four channels with this many scales of the weights."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (2, 6), activations, HALF)

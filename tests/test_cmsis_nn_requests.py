@@ -1,4 +1,4 @@
-"""What each version of CMSIS-NN and of TFLM's glue for it asks of the arena, node by node, against their rules."""
+"""Compare the arena requests of each version of CMSIS-NN and of TFLM's glue code with their rules, node by node."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_average_pools(cpu: str, type: TensorType, without: tuple[str, ...], wan
 
 
 def lstm(type: TensorType, without: tuple[str, ...] = ()) -> Node:
-    """Three sequences, 5 units; each weight has as many rows as its place says, which tells them apart."""
+    """Return an LSTM of three sequences and 5 units. Each weight has a different number of rows, to tell them apart."""
     rows = [tensor(type, 3, 7, 4), *(tensor(type, place, 4) for place in range(1, 18))]
     state = TensorType.INT16 if type != F32 else F32
     inputs = [*rows, tensor(type, 3, 5), tensor(state, 3, 5), *(None,) * 4]

@@ -28,7 +28,7 @@ MUTANTS = 12
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """What mutants are made of."""
+    """Return the models that mutants are derived from."""
     net = tmp_path_factory.mktemp("fuzz") / "net.tflite"
     net.write_bytes(NET)
     return [net, INT8_MODEL, FLOAT_MODEL]
@@ -54,7 +54,7 @@ def test_every_command_is_tried() -> None:
 
 
 def test_what_is_not_raised_on_purpose_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the fuzzer; and the command says that it is a bug."""
+    """The fuzzer notices it, and the command says that it is a bug."""
 
     def fail(*arguments: object, **settings: object) -> None:
         raise IndexError("list index out of range")
@@ -137,7 +137,7 @@ def test_log_softmax_of_a_scalar_into_a_vector_is_refused(type: TensorType) -> N
 
 
 def test_a_sound_of_damaged_chunks_is_refused(tmp_path: Path) -> None:
-    """At every place that may hold a size."""
+    """Every position that may contain a size is damaged."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setparams((1, 2, 16000, 0, "NONE", ""))

@@ -1,4 +1,4 @@
-"""A program written for the `tflite-micro` package gives the same with its import changed."""
+"""A program written for the `tflite-micro` package has the same results with its import changed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ for index in (0, 1, 3, 6, 9):
 
 
 def output_of(package: str) -> tuple[list[str], list[str]]:
-    """What the program prints, and what it writes to standard error of the arena."""
+    """Return the program's output, and its report of the arena on standard error."""
     script = f"from {package} import runtime\nMODEL, FLOAT_MODEL = {str(MODEL)!r}, {str(FLOAT_MODEL)!r}\n{PROGRAM}"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     return answer.stdout.splitlines(), [line for line in answer.stderr.splitlines() if "Recording" in line]

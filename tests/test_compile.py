@@ -160,7 +160,7 @@ class Instance:
         return np.ctypeslib.as_array(function(ctypes.c_void_p(self.address)), (count,))
 
     def invoke(self) -> int:
-        """What NAME_invoke returns."""
+        """Return the result of NAME_invoke."""
         status: int = self._library[f"{self._name}_invoke"](ctypes.c_void_p(self.address))
         return status
 
@@ -389,7 +389,7 @@ def test_subgraphs_that_nothing_calls_leave_no_constants(tmp_path: Path) -> None
 
 
 def network() -> tflm.Model:
-    """Layers that take turns, and others."""
+    """Return layers that run in a stage, and others."""
     builder = tflm.ModelBuilder()
     images = Images(builder.subgraph(), (1, 16, 16, 4))
     for depth in (8, 4, 8, 2):
@@ -472,7 +472,7 @@ def test_files_tell_where_they_are_from() -> None:
 
 
 def test_the_alignment_of_the_ram_is_checked_unless_ndebug_is_defined(tmp_path: Path) -> None:
-    """Without a warning, also of a model that has nothing else to reset."""
+    """There is no warning, even if the model has nothing else to reset."""
     tflm.compile_model(running_sum(), "sum").write(tmp_path)
     tflm.compile_model(network(), "net").write(tmp_path)
     call = "union sum_ram ram[2];\nint main(void) { sum_reset(ram[0].bytes + 1); return 0; }\n"
@@ -511,7 +511,7 @@ def test_names_that_c_does_not_have_are_refused() -> None:
 
 
 def padded_convolution() -> tflm.Model:
-    """A PAD on one side of an image, and a convolution with steps of two."""
+    """Return a PAD on one side of an image, and a convolution with a stride of two."""
     builder = tflm.ModelBuilder()
     graph = builder.subgraph()
     x = graph.input("x", (1, 16, 16, 3), TensorType.INT8, quantization=tflm.quantized(0.02, -128))

@@ -1,4 +1,4 @@
-"""The compiled engine gives what the numpy kernels give."""
+"""The compiled engine has the same results as the numpy kernels."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_depthwise_windows_of_whole_vectors_of_channels(channels: int, data: st.
 @pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16, TensorType.FLOAT32], ids=lambda type: type.name)
 @pytest.mark.parametrize(("depth", "channels"), [(4, 66), (20, 1), (64, 130), (88, 3), (100, 17), (516, 5), (640, 1)])
 def test_matrices_times_one_vector(depth: int, channels: int, type: TensorType) -> None:
-    """Of few channels, and of more than a vector has, over depths that do and don't fill whole vectors."""
+    """Few channels, and more than in a vector, with depths that fill whole vectors or don't."""
     rng = np.random.default_rng(depth)
     is_float, dtype = type == TensorType.FLOAT32, ELEMENT_TYPES[type].dtype
     zero_points = (-7, 9) if type == TensorType.INT8 else (0, 0)
@@ -282,7 +282,7 @@ def allocated(**options: Any) -> tflm.MicroInterpreter:
 
 
 def answer(interpreter: tflm.MicroInterpreter) -> list[float]:
-    """What it makes of -4 to 3."""
+    """Return the model's results for -4 to 3."""
     interpreter.input(0).data[...] = np.arange(-4, 4, dtype=np.float32)[np.newaxis]
     interpreter.invoke()
     values: list[float] = interpreter.output(0).data[0].tolist()
@@ -423,7 +423,7 @@ def test_two_large_models_in_two_threads_give_what_each_gives_alone() -> None:
 
 
 def test_a_second_thread_runs_and_is_refused_while_a_large_model_runs() -> None:
-    """That it is refused shows that it ran: a model that kept other threads from running would be over before."""
+    """The rejection shows that it ran: if the model blocked other threads, it would have finished before."""
     rng = np.random.default_rng(0)
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
@@ -469,7 +469,7 @@ def test_a_class_that_overrides_invoke_keeps_its_own() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_models_write_to_their_tensors_only(corpus: Path, name: str) -> None:
-    """And give what numpy gives, in successive invokes."""
+    """The results equal numpy's, in successive invokes."""
     inputs, outputs = recorded(corpus, name)
     model = (corpus / "models" / f"{name}.tflite").read_bytes()
     for actual, expected in zip(run_guarded(model, inputs, "greedy"), outputs, strict=True):
@@ -514,7 +514,7 @@ def test_a_constant_that_is_a_variable_begins_at_zero_as_in_tflm(oracle: Oracle,
 
 
 def test_copies_may_read_between_what_others_wrote() -> None:
-    """Where memory of the host lies decides nothing."""
+    """The addresses of host memory make no difference."""
     memory, other = np.zeros(12, np.int8), np.arange(4, dtype=np.int8)
     first, between, last = np.split(memory, 3)
     assert copy_steps([(first, other), (last, other), (np.zeros(4, np.int8), between)]) is not None

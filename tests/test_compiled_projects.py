@@ -33,7 +33,7 @@ pytestmark = needs_compiler
 
 
 def syntax_check(folder: Path) -> int:
-    """Compile the main file and the model, without making anything of them; returns how many there are."""
+    """Compile the main file and the model without writing objects, and return the number of files."""
     sources = [
         path for path in folder.rglob("*") if path.suffix in LANGUAGES and path.name not in ("startup.c", "board.c")
     ]

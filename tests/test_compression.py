@@ -241,7 +241,7 @@ def test_constants_of_all_subgraphs_are_compressed(oracle: Oracle, memory: int) 
 
 
 def test_a_compressed_model_is_compressed_further(path: Path) -> None:
-    """With a limit some constants stay, which a second run without one compresses."""
+    """With a limit, some constants stay uncompressed; a second run without a limit compresses them."""
     first, second = path.with_name("first.tflite"), path.with_name("second.tflite")
     size = path.stat().st_size
     assert len(figures("compress", path, "-o", first, "--target", "cortex-m4", "--flash", size - 1000)["tensors"]) == 1
@@ -267,7 +267,7 @@ def svdf() -> bytes:
 
 
 def test_weights_that_a_kernel_library_needs_as_constants_stay_constants() -> None:
-    """With Helium, CMSIS-NN sums the features of SVDF while it prepares."""
+    """With Helium, CMSIS-NN sums the features of SVDF in its prepare phase."""
     model = tflm.Model(svdf())
     parts = {
         part: [tensor.name for tensor in tflm.compress(model, target=target, kernels="cmsis-nn").tensors]
@@ -329,7 +329,7 @@ def choices(draw: Any) -> tuple[list[Candidate], Costs]:
 
 
 def added_to_head(decoded: list[Candidate], memory: int) -> int:
-    """Bytes of the tensors of a TFLM_DECODE that find no place in the memory beside the arena."""
+    """Return the size of a TFLM_DECODE's tensors that do not fit the memory outside of the arena."""
     taken = added = 0
     for candidate in decoded:
         rounded = -(-candidate.decoded_bytes // 16) * 16
@@ -362,7 +362,7 @@ def outcome(chosen: tuple[Candidate, ...], costs: Costs) -> tuple[int, int]:
 
 @given(problem=choices(), limit=st.integers(0, 400), share=st.floats(0.1, 1))
 def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs], limit: int, share: float) -> None:
-    """As good as the best of all subsets, for each kind of limit."""
+    """The choice is as good as the best of all subsets, for each kind of limit."""
     candidates, costs = problem
     groups = [options_of(group, costs) for group in groups_of(candidates)]
     head = max(costs.live_bytes)
@@ -387,7 +387,7 @@ def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs], li
 
 
 def test_an_arena_that_is_large_enough_already_takes_late_weights_only() -> None:
-    """The last layer's weights fit beside its small tensors; the first one's do not."""
+    """The last layer's weights fit next to its small tensors; the first layer's do not."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 3000), INT8, tflm.quantized(0.5, 3))

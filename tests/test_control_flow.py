@@ -1,4 +1,4 @@
-"""IF and WHILE: what is refused and when, limits of iterations, and the arena that subgraphs share."""
+"""IF and WHILE: what is rejected and when, limits of iterations, and the arena that subgraphs share."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def fast_detections(draw: Any, per_box: int = 1) -> Case:
 
 @given(data=st.data(), per_box=st.integers(1, 3))
 def test_fast_detections_are_those_of_tflm(oracle: Oracle, data: st.DataObject, per_box: int) -> None:
-    """TFLM leaves what it does not write as it was; here that is 0, and the scores that are written are not."""
+    """TFLM leaves unused elements unchanged; here they are 0, and the written scores are not."""
     model, invocations = data.draw(fast_detections(per_box))
     for ours, theirs in zip(run(model, invocations), oracle.run(model, invocations)):
         assert ours[3] == theirs[3]
@@ -152,7 +152,7 @@ def test_a_box_without_extent_is_refused() -> None:
 def decoded(
     codes: Sequence[int], metadata: np.ndarray, *shape: int, type: TensorType = INT8, quantization: Any = None
 ) -> list[Any]:
-    """What a tensor of that shape is decoded to."""
+    """Decode a tensor of that shape."""
     model = custom.decode_model([(np.array(codes, np.uint8), metadata, type, shape, quantization)])
     return run(model, [[]])[0][0].tolist()
 

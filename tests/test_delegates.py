@@ -1,4 +1,4 @@
-"""Delegates: what they are shown, what they take, how it is grouped, and what it may change."""
+"""Delegates: what they see and claim, how claimed operators are grouped, and what delegates may change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def result(made: tflm.MicroInterpreter) -> list[np.ndarray[Any, Any]]:
 
 
 class Takes(Delegate):
-    """Takes the operators at some places; runs them in turn by their own kernels, the last first where it may."""
+    """Claims the operators at some positions, and runs them with their own kernels, the last one first if possible."""
 
     def __init__(self, *places: int, on_device: bool = False, runs_in_order: bool = False):
         self.places, self.on_device, self.runs_in_order = places, on_device, runs_in_order
@@ -164,7 +164,7 @@ def test_several_delegates_take_what_is_left_and_none_takes_anothers() -> None:
 
 
 class Greedy(Delegate):
-    """Takes what it has no right to."""
+    """Claims operators that it must not claim."""
 
     def __init__(self, *places: int):
         self.places = places or (0, 1, 2)
@@ -450,7 +450,7 @@ def test_a_profile_names_what_a_delegate_runs_together() -> None:
 
 
 class Wrong(SineDelegate):
-    """Takes every SIN, and gives another result."""
+    """Claims every SIN, and returns another result."""
 
     def prepare(self, context: DelegateContext) -> None:
         sines = [i for i in context.execution_plan() if context.node_and_registration(i)[0].operator == "SIN"][1:]
@@ -489,7 +489,7 @@ def with_variable(order: str) -> tflm.Model:
 
 
 def test_operators_that_use_a_variable_keep_their_order() -> None:
-    """Those that do not are gathered, wherever they are."""
+    """Operators that do not use it are grouped, wherever they are."""
     plan = interpreter(with_variable("vvv"), [Takes(0, 2)]).execution_plan()
     assert [node.operators for node in plan] == [(0,), (1,), (2,)]
     plan = interpreter(with_variable("xxx"), [Takes(0, 2)]).execution_plan()

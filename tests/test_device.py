@@ -193,7 +193,7 @@ class Stopped(Exception):
 
 
 def test_an_evaluation_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    """With resets in the middle: nothing is computed twice but the sample that was running, and nothing is lost."""
+    """The device is reset in the middle. Only the running sample is computed twice, and nothing is lost."""
     rng = np.random.default_rng(3)
     samples, labels = rng.integers(-128, 128, (200, 1, 5), np.int8), rng.integers(0, 4, 200)
     expected = tflm.evaluate(model_with_state(), samples, labels, workers=1)
@@ -240,7 +240,7 @@ def test_a_silent_or_garbled_device_is_told_with_the_limit(mishaps: list[Mishap]
 
 
 def test_a_cut_wire_is_opened_again() -> None:
-    """As of a board with USB, which is gone while it restarts."""
+    """A board with USB, for example, disappears while it restarts."""
     simulated, opened = SimulatedDevice(model_with_state()), [0]
 
     class Cut(LossyLink):
@@ -306,7 +306,7 @@ def test_served_c_is_equal_and_its_state_lasts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["cortex-m0plus", "cortex-m4"])
 def test_the_protocol_is_small(part: str, tmp_path: Path) -> None:
-    """With the main function of a model as C, its tables and the wire; the frame is a buffer."""
+    """The size includes the main function of a model as C, its tables and the wire; the frame is a buffer."""
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("needs arm-none-eabi-gcc")
     machine = MachineOptions(target=part).machine()

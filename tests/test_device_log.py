@@ -27,7 +27,7 @@ from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
 
 
 def wide_convolution() -> bytes:
-    """Whose scratch buffer goes by the version of ESP-NN."""
+    """Return a convolution whose scratch buffer depends on the version of ESP-NN."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 8, 8, 16), TensorType.INT8, tflm.quantized(0.5))
@@ -39,7 +39,7 @@ def wide_convolution() -> bytes:
 
 
 def lone_relu() -> bytes:
-    """That no library has a kernel of its own for."""
+    """Return an operator for which no library has its own kernel."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (8,), TensorType.INT8, tflm.quantized(0.5))
@@ -67,7 +67,7 @@ PRINTED: dict[str, Callable[[list[Event]], list[str]]] = {
 
 
 def recorded(build: Build, model: tflm.Model) -> list[str]:
-    """What the recording allocator prints in a firmware."""
+    """Return the output of the recording allocator in a firmware."""
     measured = build.measured(model)
     tail = measured.recording_tail_bytes
     sizes = {"total": measured.head_bytes + tail, "head": measured.head_bytes, "tail": tail}
@@ -81,7 +81,7 @@ def recorded(build: Build, model: tflm.Model) -> list[str]:
 
 
 def read(tmp_path: Path, lines: list[str], model: bytes, *options: str) -> Any:
-    """What the command says of a log and a model."""
+    """Return the command's report on a log and a model."""
     (tmp_path / "log.txt").write_text("\r\n".join(lines))
     (tmp_path / "m.tflite").write_bytes(model)
     arguments = ["device-log", str(tmp_path / "log.txt"), str(tmp_path / "m.tflite"), *options]
@@ -242,7 +242,7 @@ def test_a_release_that_explains_the_figures_is_found(name: str, tmp_path: Path)
 
 
 def test_a_release_is_looked_for_with_every_library_at_once(tmp_path: Path) -> None:
-    """That a library that was thought of explains the figures, too, does not hide another one."""
+    """Even if the expected library also explains the figures, another one is found."""
     model = lone_relu()
     part = tflm.targets.by_name("cortex-m4")
     library = library_for("reference", part, "2021-12")
@@ -254,7 +254,7 @@ def test_a_release_is_looked_for_with_every_library_at_once(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["SVDF__00", "okay_nabu_v2"])
 def test_a_span_of_releases_has_the_figures_of_all_its_commits(name: str, corpus: Path) -> None:
-    """As TFLM's history was built and run."""
+    """The expected figures are from builds of TFLM's history."""
     recorded = {}
     for line in map(json.loads, (corpus / "golden" / "history" / "arena_history.jsonl").read_text().splitlines()):
         if line["model"] == name:
@@ -326,7 +326,7 @@ def test_what_tflm_itself_prints_is_read(oracle: Oracle, target: str, said: str,
     ("chip", "target", "kernels"), [("ESP32", "esp32", "esp-nn"), ("nRF52840", "cortex-m4", "arduino")]
 )
 def test_figures_of_boards_are_ours(chip: str, target: str, kernels: str, corpus: Path, tmp_path: Path) -> None:
-    """What boards printed (see `silicon.jsonl`)."""
+    """The output of boards is in `silicon.jsonl`."""
     recorded = map(json.loads, (corpus / "golden" / "silicon.jsonl").read_text().splitlines())
     lines = [line for line in recorded if line["chip"] == chip and line["kernels"] != "reference"]
     assert lines

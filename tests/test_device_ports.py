@@ -1,4 +1,4 @@
-"""Devices at serial ports: firmware of this machine behind pseudo-terminals, the command, and tools that flash."""
+"""Devices at serial ports: host firmware behind pseudo-terminals, the command, and flashing tools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Board:
     """A board at a serial port: a program behind a pseudo-terminal.
 
     Attributes:
-        port: its name, which stays when the board is unplugged.
+        port: name of the port, which stays the same when the board is unplugged.
     """
 
     def __init__(self, program: list[str], port: Path):
@@ -69,7 +69,7 @@ class Board:
             os.close(each)
 
     def say(self, text: bytes) -> None:
-        """What other code on the board prints."""
+        """Print text, as other code on the board would."""
         os.write(self._end, text)
 
 
@@ -133,7 +133,7 @@ def test_a_socket_that_nobody_serves_is_told_and_closed(kind: str, tmp_path: Pat
 
 
 def test_a_request_may_come_in_pieces(program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As over a busy computer's USB, or a network: the firmware waits for the rest of a frame."""
+    """On a busy computer's USB, or on a network, the firmware waits for the rest of a frame."""
     monkeypatch.setattr("tflm.device.session.PATIENCE", 4.0)
     wire = wire_to(f"exec:{program[0]}")
     whole, sent = wire.write, []
@@ -277,7 +277,7 @@ OTHERS = {
 
 @pytest.fixture
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Puts stand-ins for tools, and no others, into `PATH`; returns the file where they write how they are called."""
+    """Put substitutes for tools, and no others, into `PATH`; return the file to which they write their arguments."""
 
     def install(*names: str, status: int = 0) -> Path:
         folder = tmp_path / "bin"

@@ -1,4 +1,4 @@
-"""The documentation says what the code says."""
+"""The documentation agrees with the code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_public_name_is_on_one_page_of_the_api() -> None:
 
 @pytest.mark.parametrize("topic", reference.TOPICS)
 def test_the_api_names_objects_where_they_are_defined(topic: str) -> None:
-    """Not by a path that is a module as well, such as `tflm.rewriting.fold`, which the site would show in its place."""
+    """A path such as `tflm.rewriting.fold` is also a module, which the site would show instead."""
     paths = re.findall(r"^<!-- ::: (.*) -->$", reference.api_topic(topic), re.MULTILINE)
     assert len(paths) == len(reference.TOPICS[topic])
     for path, name in zip(paths, reference.TOPICS[topic]):
@@ -145,7 +145,7 @@ def without_code(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What links may lead to inside a page on GitHub: its headings, of which equal ones are counted."""
+    """Return the anchors of a page on GitHub: its headings, with numbers for equal ones."""
     found: collections.Counter[str] = collections.Counter()
     names = set()
     for heading in re.findall(r"^#+ +(.*?)[ #]*$", without_code(page), re.MULTILINE):

@@ -1,4 +1,4 @@
-"""`tflm doctor`: what it finds wrong in an installation, and what it says to do."""
+"""`tflm doctor`: the problems that it finds in an installation, and its advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tflm.release import project_url
 
 
 def problems() -> dict[str, doctor.Check]:
-    """What must be fixed, by the name of the part."""
+    """Return what must be fixed, by the name of the part."""
     return {check.name: check for check in doctor.diagnose() if check.status == "problem"}
 
 

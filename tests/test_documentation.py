@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served."""
+    """Return the address at which the site is served."""
     with served(site) as address:
         yield address
 

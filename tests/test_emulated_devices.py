@@ -141,7 +141,7 @@ def served_as_c(model: tflm.Model, name: str, kernels: str, tree: Path) -> Path:
 
 
 def stm32_options(kind: str, downloads: Path) -> list[str]:
-    """Where a project of ST's parts finds their headers."""
+    """Return the options with which a project for ST's parts finds their headers."""
     if kind != "stm32":
         return []
     return [f"-DSTM32_DIR={named('STM32') / 'cmsis_device_f4'}", f"-DCMSIS_DIR={downloads / 'cmsis'}"]
@@ -158,7 +158,7 @@ def image_of(files: Mapping[str, str], name: str, tree: Path, library: str, opti
 
 
 def has_text(path: Path, text: str) -> bool:
-    """Whether a file has a text: what is not written again is not compiled again."""
+    """Whether a file already has this text: unchanged files are not compiled again."""
     return path.exists() and path.read_text() == text
 
 
@@ -243,7 +243,7 @@ def is_listening(path: Path) -> bool:
 
 
 def ran(model: tflm.Model, image: Path, name: str, count: int = 3) -> DeviceRun:
-    """Compare a firmware; what it says of itself names the part and the kernels."""
+    """Compare a firmware, and check that it reports the part and the kernels."""
     with device_of(image, name, model) as device:
         return run_device(device, random_steps(model, count, 0), MachineOptions(), silent)
 

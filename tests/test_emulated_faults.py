@@ -114,7 +114,7 @@ def test_a_bit_of_the_model_that_is_flipped_in_flash_is_told(tree: Path) -> None
 
 
 def test_scratch_that_overlaps_is_named(tree: Path) -> None:
-    """CMSIS-NN's kernel of operator 3 has its scratch buffer over the output of operator 0, and what is behind it."""
+    """The scratch buffer of operator 3 in CMSIS-NN overlaps the output of operator 0, and the memory after it."""
     image = served(net(), "mps2-an386", "cmsis-nn", tree, lambda files: plant(files, 4))
     told = pytest.raises(tflm.DeviceError, match="operator 3 began, and did not end")
     with device_of(image, "mps2-an386", net()) as device, told:

@@ -73,7 +73,7 @@ def planned(model: tflm.Model, target: tflm.targets.Target, kernels: Kernels, sh
 
 
 def checked(main: Path, plan: MemoriesPlan, target: tflm.targets.Target, kernels: Kernels) -> None:
-    """Let a firmware check the address of every tensor of the plan, and what lies behind the memories."""
+    """Let a firmware check the address of every tensor of the plan, and the bytes after the memories."""
     measured = tflm.measure_arena(
         plan.model, tflm.AllOpsResolver(), target=target, kernels=kernels, planner=plan.planner()
     )
@@ -131,7 +131,7 @@ def emulated(
 def test_firmware_with_two_memories_answers_as_the_original(
     tree: Path, corpus: Path, name: str, tmp_path: Path
 ) -> None:
-    """Every tensor is at its place, and nothing behind the memories is written."""
+    """Every tensor is at its place, and nothing after the memories is written."""
     model = named(name, corpus)
     plan = planned(model, BOARD.target, "reference")
     assert all(share.traffic_bytes for share in plan.memories)

@@ -85,7 +85,7 @@ def printed(text: str) -> list[int]:
 
 
 def answers(model: tflm.Model) -> list[int]:
-    """What the runtime answers to the inputs that the firmware has."""
+    """Return the runtime's results for the firmware's inputs."""
     interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 20))
     interpreter.allocate_tensors()
     data = interpreter.input(0).data
@@ -102,7 +102,8 @@ def shrink_arena(project: Path, less: int) -> None:
 
 
 def firmware_prints(found: tflm.Fit, name: str, tree: Path, folder: Path, less: int = 0) -> str:
-    """What the firmware of a fitted model prints, with the inputs of `answers` and so many bytes less of arena."""
+    """Return the output of a fitted model's firmware, with the inputs of `answers` and an arena that is smaller by
+    `less` bytes."""
     part = found.board.target.name
     machine = Machine(found.board.target, found.kernels, found.board)
     write_files(folder, project_files(found.model, name, machine, "a test", "qemu", found=found.found))
@@ -120,7 +121,8 @@ def firmware_prints(found: tflm.Fit, name: str, tree: Path, folder: Path, less: 
 def test_a_fitted_firmware_answers_as_the_original_model(
     tree: Path, corpus: Path, board: str, name: str, tmp_path: Path
 ) -> None:
-    """In the memories of the board, with its stack; with 16 bytes less of arena, TFLM allocates no tensors."""
+    """The firmware uses the memories of the board, with its stack. With an arena that is 16 bytes smaller, allocation
+    fails."""
     path = INT8_MODEL if name == "hello_world" else corpus / "models" / f"{name}.tflite"
     original = tflm.Model.from_file(path)
     found = tflm.fit(original, board=by_name(board, "bare-metal"))
@@ -228,7 +230,7 @@ def test_stm32_projects_link_where_the_verdict_is_yes_and_never_where_it_is_no(
 
 @pytest.mark.parametrize("less", [0, 16])
 def test_an_stm32f405_prints_the_predicted_integers(tree: Path, less: int, tmp_path: Path) -> None:
-    """With 16 bytes less than the stated arena, TFLM allocates no tensors."""
+    """With an arena that is 16 bytes smaller than stated, allocation fails."""
     exported(tmp_path, INT8_MODEL, "STM32F405", "stm32")
     filled(tmp_path)
     shrink_arena(tmp_path, less)
@@ -249,7 +251,7 @@ def test_an_stm32f405_prints_the_predicted_integers(tree: Path, less: int, tmp_p
 
 @pytest.mark.parametrize("board", ["esp32-devkitc", "esp32-s3-eye", "esp32-c3-devkitm-1", "esp32-p4-function-ev"])
 def test_settings_are_those_of_esp_idf(board: str, corpus: Path) -> None:
-    """Every symbol is declared in a Kconfig file, and headers and functions are there."""
+    """Every symbol is declared in a Kconfig file, and headers and functions exist."""
     idf, on = named("IDF_TREE"), MachineOptions(board=board).machine()
     files = project_files(tflm.Model.from_file(INT8_MODEL), "net", on, "a test", "esp-idf")
     declared = "\n".join(

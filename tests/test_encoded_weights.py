@@ -44,7 +44,7 @@ def weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def model_of_layers() -> tflm.Model:
-    """A model of all layers beside each other; rows of weights end amid a byte of the codes."""
+    """Return a model with all layers in parallel. Rows of weights end within a byte of the codes."""
     rng = np.random.default_rng(7)
     builder = ModelBuilder()
     main = builder.subgraph()

@@ -1,4 +1,4 @@
-"""A model over a data set: the same results whoever runs it, nothing lost, and what is wrong is named."""
+"""Evaluation on a data set: the same results with any kind of workers, nothing is lost, and problems are named."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def classifier(type: TensorType = TensorType.INT8) -> tflm.Model:
 
 
 def one_by_one(model: tflm.Model, samples: np.ndarray) -> np.ndarray:
-    """What the model gives for each sample, run by hand."""
+    """Return the model's results for each sample, run one after the other."""
     interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
     interpreter.allocate_tensors()
     answers = []
@@ -201,7 +201,7 @@ def test_folders_are_classes_and_files_are_read_by_their_kind(tmp_path: Path) ->
 
 
 def test_memory_stays_flat_for_a_mapped_file(tmp_path: Path) -> None:
-    """A sparse file of a gibibyte, a megabyte a sample, of which the model gives the first bytes."""
+    """A sparse file of a gibibyte has samples of a megabyte, of which the model returns the first bytes."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 1 << 20), TensorType.INT8)
@@ -330,7 +330,7 @@ def test_names_of_classes_are_drawn_as_they_are(tmp_path: Path) -> None:
 
 
 def scored(count: int, classes: int, seed: int) -> np.ndarray:
-    """Records of a model with so many scores; some samples did not run, some have no label."""
+    """Return records of a model with this many scores; some samples did not run, some have no label."""
     rng = np.random.default_rng(seed)
     records = np.zeros(count, [("ran", "?"), ("label", "<i8"), ("output0", "i1", (1, classes))])
     records["ran"] = rng.random(count) < 0.8
@@ -547,7 +547,7 @@ def test_samples_are_drawn_where_they_look_like_pictures(
 
 
 def chain_of(operators: list[BuiltinOperator], names: list[str], widths: list[int], scale: float | None) -> tflm.Model:
-    """Operators one behind the other, whose outputs have these names and widths."""
+    """Return a chain of operators whose outputs have these names and widths."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     type, quantized = (TensorType.FLOAT32, None) if scale is None else (TensorType.INT8, tflm.quantized(scale))

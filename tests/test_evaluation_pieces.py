@@ -1,4 +1,4 @@
-"""Pieces of an evaluation on their own: items of a stream, what is drawn, and how work is handed out."""
+"""Parts of an evaluation: items of a stream, drawings, and the distribution of work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tflm.schema import BuiltinOperator, TensorType
 
 
 def adding(inputs: int, width: int = 2) -> tflm.Model:
-    """A model of one operator that has so many inputs of float."""
+    """Return a model of one operator with this many float inputs."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     tensors = [main.input(f"x{i}", (1, width), TensorType.FLOAT32) for i in range(inputs)]
@@ -122,7 +122,7 @@ def tensor_range(name: str, lowest: float, highest: float, saturated: float) -> 
 
 
 class Drawings:
-    """In place of files: the sizes of pictures, and the axes that they were drawn on."""
+    """A substitute for files that records the sizes of pictures, and the axes that they were drawn on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.axes, self.sizes, self.paths = MagicMock(), list[tuple[float, float]](), list[Path]()

@@ -1,4 +1,4 @@
-"""What `tflm export` writes, before a C++ compiler with headers that stand in for TFLM's."""
+"""Compile the files of `tflm export` with a C++ compiler and headers that imitate TFLM's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONLY_IN_THE_PACKAGE = {"AddBasicClassifier"}
 
 @pytest.fixture(scope="session")
 def compiler() -> str:
-    """The C++ compiler; tests are skipped where there is none."""
+    """Return the C++ compiler. Skip the test if there is none."""
     path = shutil.which("g++")
     if path is None:
         pytest.skip("no g++ in $PATH")
@@ -39,7 +39,7 @@ def compiler() -> str:
 
 
 def check(compiler: str, folder: Path) -> None:
-    """Compile every source in a folder, without making anything of it, with TFLM's names where they were and are."""
+    """Compile every source in a folder without writing objects, with TFLM's old and new names."""
     for source, moved in itertools.product(sorted(folder.glob("*.cc")), range(3)):
         command = [compiler, *STRICT, f"-DMOVED={moved}", f"-I{STAND_INS}", f"-I{folder}", str(source)]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -26,7 +26,7 @@ MODULES = sorted((ROOT / "tflm").rglob("*.py"))
 
 
 def changes(line: str) -> set[str]:
-    """What faults make of the last line of a source."""
+    """Return the faulty versions of a source's last line."""
     last = line.count("\n") + 1
     return {fault.changed for fault in faults(line) if fault.line == last}
 

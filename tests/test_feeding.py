@@ -133,7 +133,7 @@ def test_real_networks_are_fed_in_less_ram(tmp_path: Path, corpus: Path, name: s
     compiled, whole = tflm.compile_model(model, "net", feed_rows=1), tflm.compile_model(model, "net")
     assert compiled.ram_bytes <= most
     build = "cortex-m4", "-O2"
-    # By formulas, which find 0.6 % too many.
+    # The formulas overestimate by 0.6 %.
     assert compiled.instructions.total[build] <= 1.026 * whole.instructions.total[build]
     image = np.random.default_rng(0).integers(-128, 128, (1, 96, 96, 3 if name.startswith("vww") else 1))
     (outputs,) = feed(CheckedProgram(compiled, tmp_path), [image.astype(np.int8)], 1)

@@ -19,13 +19,13 @@ significands = st.integers(2**30, 2**31 - 1)
 
 
 def rounded(value: Fraction) -> int:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = math.floor(abs(value) + Fraction(1, 2))
     return whole if value >= 0 else -whole
 
 
 def rounded_up(value: Fraction) -> int:
-    """To the nearest integer, halves towards positive infinity."""
+    """Round to the nearest integer, halves towards positive infinity."""
     return math.floor(value + Fraction(1, 2))
 
 
@@ -131,7 +131,7 @@ def test_one_shift_in_int64_gives_the_same(multiplier: fp.QuantizedMultiplier, l
 @pytest.mark.parametrize("shift", [-31, -15, -1, 0, 1, 10])
 @pytest.mark.parametrize("significand", [2**30, 2**30 + 1, 2**31 - 1])
 def test_float64_is_used_as_far_as_it_holds_a_product(significand: int, shift: int) -> None:
-    """Up to 2^53, what is added to round it included; from there on some products would be rounded by themselves."""
+    """The limit is 2^53, including the rounding term. Above it, some products would be rounded."""
     multiplier = fp.QuantizedMultiplier(significand, shift)
     left, right = max(shift, 0), max(-shift, 0)
     limit = (2**53 - 2**30 - 2 ** (30 + right)) // (significand << left)
@@ -142,7 +142,7 @@ def test_float64_is_used_as_far_as_it_holds_a_product(significand: int, shift: i
 @pytest.mark.parametrize("shift", [-31, -22, -15, -1, 0, 1, 10, 14])
 @pytest.mark.parametrize("significand", [2**30, 2**30 + 2**15, 2**31 - 1])
 def test_float64_is_used_as_far_as_it_holds_a_wide_product(significand: int, shift: int) -> None:
-    """And as far as results, a zero point added, have 32 bits."""
+    """Results must also fit in 32 bits after the zero point is added."""
     multiplier = fp.WideQuantizedMultiplier(significand, shift)
     reduced = min((significand + 2**15) >> 16, 2**15 - 1)
     bits = 15 - shift
@@ -176,7 +176,7 @@ def test_a_wide_product_is_rounded_once_by_15_bits_of_the_multiplier(value: int,
 
 @given(st.integers(-(2**47), 2**47 - 1), significands, st.integers(15, 80))
 def test_a_wide_product_is_shifted_modulo_64(value: int, significand: int, shift: int) -> None:
-    """By 15 bits less the shift, where C says nothing: what x86 does."""
+    """Shifts by 15 minus the shift that are undefined in C behave as on x86."""
     values = np.array([value], np.int64)
     (scaled,) = fp.multiply_by_quantized_multiplier_64(values, significand, shift).tolist()
     reduced = min((significand + 2**15) >> 16, 2**15 - 1)

@@ -1,4 +1,4 @@
-"""The tool that makes the data of flash: what it reads of maps, archives and disassemblies."""
+"""The tool that produces the flash data: how it reads maps, archives and disassemblies."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_model_of_an_operators_line_runs(line: dict[str, Any]) -> None:
 
 
 class Sources:
-    """Stands in for a toolchain: keeps what it would compile."""
+    """A substitute for a toolchain that records what it would compile."""
 
     def __init__(self) -> None:
         self.compiled_sources: dict[str, str] = {}

@@ -1,4 +1,5 @@
-"""TensorFlow's operators in models: numpy's functions beside TensorFlow's answers, and the delegate that runs them."""
+"""TensorFlow's operators in models: numpy's functions compared with TensorFlow's results, and the delegate that runs
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tflm.schema.element_types import TENSOR_TYPES
 
 
 def arrays(path: Path) -> dict[str, Any]:
-    """What a file of numpy's holds."""
+    """Return the contents of a numpy file."""
     with np.load(path) as file:
         return dict(file)
 
@@ -308,7 +309,7 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
         [np.array([[2, 0], [0, 4], [0, 0]], np.float32), np.array([[2], [4], [9]], np.float32), np.float64(4)],
         [[[0.5], [0.8]]],
     ),
-    # A range of nothing but zero gives zeros; its ends belong to a range.
+    # A range that contains only zero results in zeros; a range includes its ends.
     ("FakeQuantWithMinMaxVars", {}, [numbers(-1, 0, 5), np.float32(0), np.float32(0)], [[0, 0, 0]]),
     (
         "FakeQuantWithMinMaxVarsGradient",
@@ -734,7 +735,7 @@ def test_channels_may_come_first(
 def builtin(
     operator: str, inputs: list[tuple[Any, Any]], output: tuple[Any, Any], options: Any = None
 ) -> np.ndarray[Any, Any]:
-    """What the delegate makes of one builtin operator; inputs and output with their quantization."""
+    """Return the delegate's result of one builtin operator; inputs and output have their quantization."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     places = [main.input(f"x{i}", x.shape, TENSOR_TYPES[x.dtype], q) for i, (x, q) in enumerate(inputs)]

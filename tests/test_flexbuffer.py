@@ -1,4 +1,4 @@
-"""Custom options: what a flexbuffer writer writes is read back, by key and by place; what is broken is refused."""
+"""Custom options: flexbuffers are read back as they were written, by key and by position; damaged ones are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What converters leave in models, folded: the same integers and the same bits of floats, in no larger arena."""
+"""Fold models as converters write them: the same integers and the same bits of floats, in no larger arena."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_transposes_of_variables_stay_in_their_place() -> None:
 
 
 def test_a_transpose_between_two_scales_is_no_transpose() -> None:
-    """TFLM moves the integers and does not look at the scales: what they stand for changes."""
+    """TFLM moves the integers regardless of the scales, so that their meaning changes."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (2, 3), INT8, quantized(0.5, 1))
@@ -275,7 +275,7 @@ def test_a_transpose_between_two_scales_is_no_transpose() -> None:
     assert names_of(tflm.fold(tflm.Model(builder.build()))) == ["TRANSPOSE", "TRANSPOSE"]
 
 
-# Operators that return what they take.
+# Operators whose output equals their input.
 
 
 def there_and_back(type: TensorType, before: Any, after: Any) -> bytes:
@@ -362,7 +362,7 @@ def test_floats_that_keep_each_bit_also_of_zero_are_passed_on(
 
 
 def test_what_would_keep_more_bytes_alive_is_not_taken() -> None:
-    """Without the conversions the input would live through the operator that needs most memory."""
+    """Without the conversions, the input would be alive during the operator that needs most memory."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1000,), INT8, quantized(0.1))
@@ -380,7 +380,7 @@ def test_what_would_keep_more_bytes_alive_is_not_taken() -> None:
 
 
 def test_a_transpose_whose_input_would_live_longer_stays(oracle: Oracle) -> None:
-    """The input of the first one would live on beside its output, which is read as it is, too."""
+    """The input of the first TRANSPOSE would stay alive next to its output, which is also read."""
     graph = Leftovers((10, 100), INT8)
     turned = (1, 0)
     x = graph.operator(BuiltinOperator.RELU, [graph.last], (10, 100))
@@ -508,7 +508,7 @@ def test_a_constant_may_be_shorter_than_its_buffer() -> None:
 
 
 def test_what_rejects_some_values_is_not_left_out() -> None:
-    """RSQRT rejects negative numbers, whatever the model feeds it."""
+    """RSQRT rejects negative numbers, even if the model never passes one."""
     builder = ModelBuilder()
     main = builder.subgraph()
     tensors = [main.input("x", (3,), INT8, quantized(0.5)), main.tensor("y", (3,), INT8, quantized(0.5))]

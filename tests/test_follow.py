@@ -1,4 +1,4 @@
-"""What `tools/follow.py` finds between two trees of TFLM, and which declarations it names."""
+"""The differences that `tools/follow.py` finds between two trees of TFLM, and the declarations that it names."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints."""
+    """Return the output of git."""
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
     return subprocess.check_output(["git", *identity, "-C", str(folder), *arguments], text=True).strip()
 
@@ -63,7 +63,7 @@ def _larger_model() -> bytes:
 
 
 def gated(model: Path, *options: str) -> Any:
-    """What the command says of a model."""
+    """Return the command's report on a model."""
     limit = [] if {"--board", "--base", "--budget"} & {*options} else ["--budget", "1M"]
     answer = CliRunner().invoke(app, ["gate", str(model), *options, *limit, "--json"])
     assert answer.exit_code == 0, answer.output
@@ -72,7 +72,7 @@ def gated(model: Path, *options: str) -> Any:
 
 
 class Job(NamedTuple):
-    """What a run of the action leaves: status, what its log shows, summary, outputs."""
+    """The results of a run of the action: status, log, summary, outputs."""
 
     status: int
     log: str
@@ -301,7 +301,7 @@ def test_a_bare_repository_in_the_checkout_runs_nothing(repository: Path, tmp_pa
 
 
 def test_without_a_git_folder_a_bare_repository_is_not_used(tmp_path: Path) -> None:
-    """As where a checkout is downloaded as an archive."""
+    """This happens if a checkout is downloaded as an archive."""
     bare_repository(tmp_path, tmp_path / "ran")
     answer = CliRunner().invoke(app, ["gate", str(tmp_path / "same.tflite"), "--base", "base"])
     job = act(tmp_path, tmp_path, models="same.tflite", base="base")

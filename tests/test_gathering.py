@@ -17,7 +17,7 @@ TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 def taken(operator: BuiltinOperator, numbers: Any, shape: tuple[int, ...], options: Any = None) -> Any:
-    """What an operator takes from the table of 4 x 3 at these indices."""
+    """Return the operator's result for a table of 4 x 3 at these indices."""
     model = SingleOperator()
     if operator == BuiltinOperator.EMBEDDING_LOOKUP:
         model.input(INT32, [np.array(numbers, np.int32)])

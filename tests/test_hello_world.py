@@ -15,7 +15,7 @@ MODELS = ["hello_world_float.tflite", "hello_world_int8.tflite"]
 
 
 def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What a script of the example does with these arguments."""
+    """Run a script of the example with these arguments."""
     return subprocess.run([sys.executable, EXAMPLE / name, *arguments], capture_output=True, text=True)
 
 

@@ -135,7 +135,7 @@ def test_numbers_of_text_are_real_values_for_models_in_any_order(
 
 
 def test_an_array_is_one_sample_or_several_and_never_both() -> None:
-    """Whatever has the input's shape but for dimensions of 1 is one sample; no shape can be read in two ways."""
+    """An array with the input's shape, ignoring dimensions of 1, is one sample; no shape is ambiguous."""
     sizes = (1, 2, 3)
     shapes = [(), *((a,) for a in sizes), *((a, b) for a in sizes for b in sizes)]
     for wanted in shapes:

@@ -147,7 +147,7 @@ def test_recorded_categories_say_what_the_tail_is_used_for() -> None:
 
 def test_a_planner_of_the_callers_own_decides_where_tensors_go() -> None:
     class Backwards(GreedyMemoryPlanner):
-        """Places buffers one behind the other, the last one first."""
+        """Places buffers one after the other, the last one first."""
 
         @staticmethod
         def place(buffers: list[BufferRequirements]) -> list[int]:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""What an interpreter is good for after an error, and which threads may use it."""
+"""The state of an interpreter after an error, and its use by several threads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def summing(meet: Callable[[], object], arena: Any = None, width: int = 4) -> tf
 
 
 def nothing() -> None:
-    """What most operators meet with."""
+    """Do nothing, as most operators do."""
 
 
 def sum_after(interpreter: tflm.MicroInterpreter, value: int) -> list[int]:
@@ -109,7 +109,7 @@ def test_what_was_half_done_stays_so_until_reset() -> None:
 @pytest.mark.parametrize("phase", ["init", "prepare", "bind", "reset"])
 @pytest.mark.parametrize("shared", [False, True], ids=["arena", "allocator"])
 def test_an_error_while_the_model_is_placed_leaves_the_arena_as_it_was(phase: str, shared: bool) -> None:
-    """And the interpreter: when what was wrong is put right, the same call goes through."""
+    """The interpreter is unchanged, too: once the cause is fixed, the same call succeeds."""
     errors: list[BaseException] = []
 
     def work(*_: object) -> Any:
@@ -392,7 +392,7 @@ def test_an_operator_can_not_run_its_own_interpreter() -> None:
 
 @pytest.mark.parametrize("width", [4, 5000], ids=["small", "large"])
 def test_two_interpreters_run_in_two_threads(width: int) -> None:
-    """Both in the midst of an invoke at the same time; and what numpy is told for one holds in its thread only."""
+    """Both are in the middle of an invoke at the same time; numpy's settings for one apply only to its thread."""
     barrier = threading.Barrier(2)
     settings = (np.geterr(), np.getbufsize())
     sums: dict[int, list[int]] = {}

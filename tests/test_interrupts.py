@@ -33,7 +33,7 @@ ENGINES = [
 
 
 class Interrupt(BaseException):
-    """What the signal handler of a test raises."""
+    """The exception that a test's signal handler raises."""
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def interpreter_of(model: bytes, delegates: Any, allocator: Any = None) -> tflm.
 
 
 def answer(interpreter: tflm.MicroInterpreter) -> bytes:
-    """The output once an invoke has filled the buffer, whatever was in it."""
+    """Return the output once an invoke has filled the buffer, regardless of its contents."""
     x = interpreter.input(0)
     x.data[...] = (np.arange(x.data.size).reshape(x.dims) % 100).astype(ELEMENT_TYPES[x.type].dtype)
     for _ in range(4):

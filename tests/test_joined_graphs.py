@@ -1,4 +1,4 @@
-"""Random graphs of all operators give the same in TFLM, on numpy, in the engine, rewritten, planned and as C.
+"""Random graphs of all operators have the same results in TFLM, in numpy, in the engine, rewritten, planned and as C.
 
 `make graphs` draws 10,000.
 """
@@ -47,7 +47,7 @@ REWRITINGS: dict[str, Callable[[tflm.Model], bytes]] = {
 
 
 class Wrong(NamedTuple):
-    """A graph that gives something else by one of the ways."""
+    """A graph with a different result in one of these ways."""
 
     graph: JoinedGraph
     what: str
@@ -59,7 +59,7 @@ class Wrong(NamedTuple):
 @pytest.mark.runs(0.7)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_way_gives_the_same(oracle: Oracle, tmp_path: Path, part: int) -> None:
-    """Where a graph differs, the smallest graph of its operators that differs is found."""
+    """If a graph differs, the smallest graph of its operators that differs is found."""
     ways = Ways(oracle, tmp_path)
     count = settings().max_examples
     first = part if settings().derandomize else random.randrange(1 << 32)
@@ -178,7 +178,7 @@ class Program(NamedTuple):
 
 
 def failures(programs: Sequence[Program], folder: Path) -> list[Wrong]:
-    """Graphs whose C differs from numpy, with what the program says of them."""
+    """Return graphs whose C differs from numpy, with the program's output about them."""
     made = [program.compiled for program in programs]
     kernels = (kernel for one in made for kernel in kernels_of(one.program))
     files = kernel_files(kernels, SHARED_KERNELS, "")

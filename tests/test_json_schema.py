@@ -1,4 +1,4 @@
-"""What `--json` prints is what its JSON Schema says, key by key."""
+"""The output of `--json` matches its JSON Schema, key by key."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def closed(part: Any) -> Any:
 
 
 def paths_in(value: Any, path: str = "") -> set[str]:
-    """Where values are: `models[].peak.bytes`, with those around them."""
+    """Yield the paths of values, such as `models[].peak.bytes`, with those around them."""
     found = {path.lstrip(".")}
     if isinstance(value, dict):
         found |= {inner for key, each in value.items() for inner in paths_in(each, f"{path}.{key}")}

@@ -87,7 +87,7 @@ def answers(case: Case) -> list[np.ndarray[Any, Any]]:
 
 
 def assert_same(oracle: Oracle, case: Case) -> np.ndarray[Any, Any]:
-    """Both engines give what TFLM gives, which is returned."""
+    """Check that both engines return TFLM's result, and return it."""
     expected = oracle.run(*case)[0]
     for answer in answers(case):
         assert_close([answer], expected)
@@ -95,14 +95,14 @@ def assert_same(oracle: Oracle, case: Case) -> np.ndarray[Any, Any]:
 
 
 def assert_refused(case: Case, reason: str) -> None:
-    """Both engines refuse the model, or an invoke of it."""
+    """Check that both engines reject the model, or an invoke of it."""
     for delegates in ENGINES.values():
         with pytest.raises(tflm.OperatorError, match=reason):
             run(*case, arena_bytes=1 << 22, delegates=delegates)
 
 
 def rounded(value: Fraction) -> int:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = math.floor(abs(value) + Fraction(1, 2))
     return whole if value >= 0 else -whole
 
@@ -116,7 +116,7 @@ def wrapped(value: int) -> int:
 
 
 def average(x: np.ndarray[Any, Any], window: tuple[int, int]) -> Case:
-    """AVERAGE_POOL_2D of an image of one channel, with windows beside each other."""
+    """Return AVERAGE_POOL_2D of an image of one channel, with windows next to each other."""
     height, width = (size // taps for size, taps in zip(x.shape[1:3], window))
     options = Pool2DOptions(
         padding=Padding.VALID,
@@ -215,7 +215,7 @@ def test_softmax_of_long_rows_to_bytes(oracle: Oracle, depth: int) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4096, 16384, 32767, 32768, 65535, 65536, 65537, 65538])
 @pytest.mark.parametrize("lower", [0, -50])
 def test_softmax_of_long_rows_of_int16(oracle: Oracle, depth: int, lower: int) -> None:
-    """Up to as many equal elements as Q16.15 holds."""
+    """The maximum number of equal elements is that for which the sum fits Q16.15."""
     x = np.zeros((1, depth), np.int16)
     x[:, : depth // 3] = lower
     assert_same(oracle, softmax(x, np.dtype(np.int16)))
@@ -282,7 +282,7 @@ def scaled(operator: str, dtype: type[np.integer], real: float, values: np.ndarr
 
 
 def same_or_both(oracle: Oracle, case: Case) -> None:
-    """What TFLM gives; where it does not survive the model, the engines agree on an answer or on the refusal of one."""
+    """Return TFLM's result; if the model crashes TFLM, check that the engines agree."""
     try:
         assert_same(oracle, case)
     except OracleError:
@@ -577,7 +577,7 @@ def detections(oracle: Oracle, boxes: Any, scores: Any, **changed: Any) -> list[
     model = detection_model(len(boxes), scores.shape[2], 4, anchors, options)
     encodings = np.array([[[*box, 0, 0] for box in boxes]], np.float32)
     expected = oracle.run(model, [[encodings, scores]])[0]
-    count = int(expected[3].item())  # TFLM may leave what is behind as it was
+    count = int(expected[3].item())  # TFLM may leave the elements after these unchanged
     for delegates in ENGINES.values():
         given = run(model, [[encodings, scores]], delegates=delegates)[0]
         assert_close([of[:, :count] for of in given[:3]], [of[:, :count] for of in expected[:3]])
@@ -625,7 +625,7 @@ def test_boxes_side_by_side_do_not_overlap(oracle: Oracle, is_regular: bool) -> 
 @pytest.mark.parametrize("is_regular", [True, False])
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
 def test_as_many_are_detected_as_there_may_be(oracle: Oracle, is_regular: bool, most: int) -> None:
-    """In all, and for each class; of equal scores the first ones."""
+    """The limits apply in total and for each class; of equal scores, the first ones are chosen."""
     boxes = [(3 * i, 0) for i in range(5)]
     scores = [[0.5, 0.75], [0.5, 0.75], [0.5, 0.5], [0.75, 0.5], [0.5, 0.5]]
     found = detections(oracle, boxes, scores, max_detections=most, detections_per_class=2, use_regular_nms=is_regular)
@@ -658,7 +658,7 @@ def test_floats_at_ties_and_signs(oracle: Oracle, operator: str) -> None:
 @pytest.mark.parametrize("operator", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"])
 @pytest.mark.parametrize("type", ["float32", "int32", "int64", "int8"])
 def test_comparisons_of_neighbours(oracle: Oracle, operator: str, type: str) -> None:
-    """Of bytes, by their real values: at twice the scale, every other one has an equal."""
+    """Bytes are compared by their real values: at twice the scale, every other one has an equal."""
     some = np.array([-128, -127, -2, -1, 0, 1, 2, 126, 127], np.int64)
     pairs = np.array(list(itertools.product(some, some))).T.copy().astype(type)
     scales = (quantized(0.25, 1), quantized(0.5, -2)) if type == "int8" else (None, None)
@@ -789,7 +789,7 @@ def is_left_to_numpy(case: Case) -> bool:
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 @pytest.mark.parametrize("operator", SCALED)
 def test_ordinary_scales_are_compiled(operator: str, dtype: type[np.integer]) -> None:
-    """Those that leave results room for a zero point in 32 bits."""
+    """These leave room in 32 bits for adding a zero point to results."""
     for exponent in (-20, -9, 0, 3):
         assert not is_left_to_numpy(scaled(operator, dtype, 2.0**exponent, np.arange(64)))
 
@@ -837,7 +837,7 @@ def test_results_are_compiled_as_long_as_a_zero_point_can_be_added(
 
 
 def test_slices_of_one_dimension_are_those_of_python(oracle: Oracle) -> None:
-    """From before the first element to beyond the last one, in both directions; many of them are empty."""
+    """Slices from before the first element to after the last one, in both directions; many of them are empty."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (3,), TensorType.INT8, quantized(0.5))

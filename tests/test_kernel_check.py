@@ -95,7 +95,7 @@ def right(x: Array, y: Array, scratch: Array, counters: Array) -> None:
 
 
 def oracle(model: tflm.Model, inputs: list[Array]) -> list[Array]:
-    """What the kernel computes."""
+    """Return the kernel's result."""
     return [-np.maximum(inputs[0], 0)]
 
 

@@ -1,4 +1,4 @@
-"""Kernel libraries: what firmware that is built with them takes of the arena, and what it answers."""
+"""Kernel libraries: the arena that firmware built with them needs, and its results."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
     kernels = ["cmsis-nn", "arduino", "cmsis-nn:size", "esp-nn"]
     try:
         together = tflm.plan(model, target=parts, kernels=kernels)
-    except tflm.OperatorError:  # what a library refuses
+    except tflm.OperatorError:  # rejections of a library
         outcomes.count(ran=False)
         return
     outcomes.count(ran=True)

@@ -31,7 +31,7 @@ from tflm.testing.operators import OPERATORS
 @pytest.mark.parametrize("operator", OPERATORS)
 @given(data=st.data())
 def test_kernel_gives_what_tflm_gives(oracle: Oracle, operator: str, data: st.DataObject) -> None:
-    """By the delegates that there are by default, and by numpy alone."""
+    """The default delegates and numpy alone have TFLM's results."""
     delegates = data.draw(st.sampled_from([None, ()]))
     assert_same_as_tflm(oracle, *data.draw(OPERATORS[operator]), delegates=delegates)
 

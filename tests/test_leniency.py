@@ -1,4 +1,4 @@
-"""What TFLM runs soundly is not refused: more dimensions than an operator broadcasts, inputs that nobody counts."""
+"""What TFLM runs correctly is not rejected: more dimensions than an operator broadcasts, unused inputs."""
 
 from __future__ import annotations
 

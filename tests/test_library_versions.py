@@ -1,4 +1,4 @@
-"""Versions of ESP-NN and CMSIS-NN: their names, what they ask of the arena, and their defects."""
+"""Versions of ESP-NN and CMSIS-NN: their names, their arena requests, and their defects."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_sum_that_float32_does_not_hold_is_exact() -> None:
 
 
 def convolution(filters: int, channels: int) -> bytes:
-    """An int8 CONV_2D with so many filters, and so many channels in its output."""
+    """Return an int8 CONV_2D with this many filters, and this many output channels."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 4, 4, 2), TensorType.INT8, tflm.quantized(0.5))
@@ -104,7 +104,7 @@ def test_the_compatible_arena_has_ten_bytes_for_each_of_the_model() -> None:
 
 
 def test_scratch_memory_is_held_while_its_operator_runs() -> None:
-    """It shares no byte with what the operator reads and writes, nor with what lives across it."""
+    """It shares no byte with the operator's inputs and outputs, nor with tensors that are alive at the time."""
     builder = ModelBuilder()
     main = builder.subgraph()
     tensors = [main.input("x", (1, 8, 8, 4), TensorType.INT8, tflm.quantized(0.5))]

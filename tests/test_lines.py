@@ -23,7 +23,7 @@ def rounded_down(value: Fraction) -> float:
 
 
 def on_line(x: float, rows: list[float], slopes: int) -> int:
-    """What machine code computes, from a float32 and the constants of a channel."""
+    """Return the result of the machine code for a float32 and the constants of a channel."""
     height, *below = rows[slopes:]
     if below and x < below[1]:
         height = below[0]

@@ -1,4 +1,4 @@
-"""What a linker placed: a map and an ELF file of the same firmware, and the verdict on a board."""
+"""Linked sizes from a map and an ELF file of the same firmware, and the verdict on a board."""
 
 from __future__ import annotations
 

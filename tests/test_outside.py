@@ -52,7 +52,7 @@ def with_data_behind(model: bytes) -> bytes:
         root.buffers = buffers
         return write_model(root)
 
-    start = -(-len(written(1 << 40)) // 16) * 16  # an offset takes as many bytes, whatever it is
+    start = -(-len(written(1 << 40)) // 16) * 16  # all offsets have the same size
     behind = b"".join(content.ljust(-(-len(content) // 16) * 16, b"\0") for content in contents)
     return written(start).ljust(start, b"\0") + behind
 
@@ -107,7 +107,7 @@ def exported(files: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_what_is_written_has_all_data_inside(oracle: Oracle, writer: str) -> None:
-    """TFLM, which reads only that, gives the same answers."""
+    """TFLM reads only data inside of the file, and has the same results."""
     written = WRITERS[writer](tflm.Model(OUTSIDE))
     assert tflm.Model(written).outside == ()
     (outputs,) = oracle.run(written, [[X]])

@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type runs in the order of the page, with files that are there."""
+"""The commands on the pages run in the order of the page, with existing files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def commands(code: str) -> list[list[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a reader is: a clone, with models and data of his own."""
+    """Return the reader's folder: a clone, with models and data."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     names = ("model", "person_detect", "keyword", "vww_96_int8", "wake_word", "commands")
     for name in names:
@@ -142,7 +142,7 @@ def test_what_a_page_says_runs_in_its_order(page: str, folder: Path, monkeypatch
 
 
 def test_nothing_is_installed_from_where_it_is_not() -> None:
-    """The package is not published: hints name what is missing, or an extra of a clone."""
+    """The package is not published: hints name missing packages, or an extra of a clone."""
     places = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*"), *ROOT.glob("tflm/**/*.py")]
     texts = {path: path.read_text(encoding="utf-8") for path in places if path.suffix in (".md", ".py")}
     assert texts

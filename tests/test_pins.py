@@ -1,4 +1,5 @@
-"""Kernel libraries without a version, in releases of TFLM: which version is taken, and what the glue does."""
+"""Kernel libraries without a version, in releases of TFLM: the version that is used, and the behaviour of the glue
+code."""
 
 from __future__ import annotations
 

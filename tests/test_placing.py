@@ -1,4 +1,4 @@
-"""What the planners are made of, each against a plain restatement: gaps, sections, bounds, clocks, orders of equals."""
+"""Parts of the planners, each compared with a plain restatement: gaps, sections, bounds, clocks, orders of equals."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def lists(values: Any, starts: Any) -> list[list[int]]:
 
 
 def sharing(buffers: Sequence[BufferRequirements]) -> list[bool]:
-    """Which are fixed to bytes of another one that is alive with them."""
+    """Return which buffers are fixed to bytes of another one that is alive with them."""
     found = []
     for i, one in enumerate(buffers):
         others = [other for j, other in enumerate(buffers) if j != i and other.overlaps_in_time(one)]
@@ -335,7 +335,7 @@ def test_weights_go_by_lifetime_or_by_area() -> None:
     }
 
 
-# The order of equals, as g++ 14 gives it with the sequence of `numbers`.
+# The order of equal elements with g++ 14, for the sequence of `numbers`.
 
 
 def numbers() -> Callable[[int], int]:

@@ -60,7 +60,7 @@ def random_graph(count: int, seed: int = 0) -> list[BufferRequirements]:
 
 
 def plan(name: str, buffers: Sequence[BufferRequirements]) -> list[int]:
-    """The offsets that a planner gives."""
+    """Return a planner's offsets."""
     planner = PLANNERS[name]()
     for buffer in buffers:
         planner.add_buffer(*buffer)
@@ -229,7 +229,7 @@ def test_a_search_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """In place of the module `time`: a clock that goes on by so many seconds whenever it is read."""
+    """A substitute for the module `time`: its clock advances by this many seconds whenever it is read."""
 
     def __init__(self, step: float):
         self.now, self.step = 0.0, step
@@ -308,7 +308,7 @@ def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyP
     for seconds in (0.0, 5.0, 40.0):
         clock = Clock(0.01)
         monkeypatch.setattr("tflm.planning.body_placement.time", clock)
-        offsets = BodyPlacement(bodies).search(16, seconds, rounds=100_000)  # which no placement reaches
+        offsets = BodyPlacement(bodies).search(16, seconds, rounds=100_000)  # no placement reaches it
         heights.append(max(offset + body.bytes for offset, body in zip(offsets, bodies)))
         assert seconds <= clock.now < seconds + 0.2
         for (a, one), (b, other) in itertools.combinations(zip(offsets, bodies), 2):
@@ -320,7 +320,7 @@ def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyP
 
 
 def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:
-    """What greedy does, one buffer beside the other."""
+    """Place buffers greedily, one after the other."""
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first and last step
     offsets = {}
     for i in sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, -i)):

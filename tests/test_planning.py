@@ -273,7 +273,7 @@ def calling() -> tflm.Model:
 
 
 def test_an_operator_is_over_when_all_that_it_runs_is() -> None:
-    """As TFLM counts: a step to enter each subgraph, and one for each operator there."""
+    """TFLM counts a step to enter each subgraph, and one for each operator in it."""
     model = calling()
     assert last_steps(model) == [1, 6, 7]
     life = {b.name: (b.first_use, b.last_use) for b in tflm.measure_arena(model, tflm.AllOpsResolver()).buffers}
@@ -420,7 +420,7 @@ def test_a_wide_graph_is_reordered_by_a_search_that_is_cut_short() -> None:
 
 
 class Clock:
-    """In place of the module `time`: a clock that goes on by so many seconds whenever it is read, or when told."""
+    """A substitute for the module `time`: its clock advances by this many seconds whenever it is read, or on demand."""
 
     def __init__(self, step: float = 0.0):
         self.now, self.step = 0.0, step

@@ -363,7 +363,7 @@ def engine_of(text: str) -> llvm.ExecutionEngine:
 
 
 def address_of(name: str) -> int:
-    """Where a function of CPython or of the C library is."""
+    """Return the address of a function of CPython or of the C library."""
     address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
     assert address is not None
     return address
@@ -411,7 +411,7 @@ def _code_of_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
 @pytest.mark.usefixtures("_code_of_windows")
 @pytest.mark.skipif(platform.machine() != "x86_64" or os.name != "posix", reason="runs code of Windows on x86-64")
 def test_code_for_windows_follows_its_calling_convention() -> None:
-    """From a method of Python to kernels, and back: what a function passes on is where the next one expects it."""
+    """A function finds its arguments where its caller puts them, from a Python method to kernels and back."""
     model, invocations = layer("CONV_2D", 9, 5, 17, TensorType.INT8)
     (expected,) = run(model, invocations, delegates=())
     (found,) = run(model, invocations, delegates=[Compiled()])

@@ -76,7 +76,7 @@ def test_integer_sums_are_exact(constant: bool, data: st.DataObject) -> None:
     sums = layer.product(layer.inputs(x)[np.newaxis], layer.weights[np.newaxis])[0]
     for p, n in np.ndindex(3, 3):
         exact = sum((a - x_zero_point) * (w - weights_zero_point) for a, w in zip(x[p].tolist(), weights[n].tolist()))
-        if layer.dtype == np.int64:  # which wraps
+        if layer.dtype == np.int64:  # it wraps
             exact = (exact + 2**63) % 2**64 - 2**63
         assert int(sums[p, n]) == exact
 
@@ -132,7 +132,7 @@ def test_sums_become_outputs_as_integers_of_any_size_would(wide: bool, data: st.
 @pytest.mark.parametrize("wide", [False, True])
 @given(data=st.data())
 def test_accumulators_that_leave_32_bits_wrap(wide: bool, data: st.DataObject) -> None:
-    """Those of 32 bits; of all, the sum with the zero point."""
+    """32-bit accumulators wrap; for all of them, the sum with the zero point does."""
     draw = data.draw
     significand, shift = draw(SIGNIFICANDS), draw(st.integers(-31, 4))
     bias = np.array([draw(st.integers(-(2**31), 2**31 - 1) | st.integers(-1000, 1000))])

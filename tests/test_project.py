@@ -1,4 +1,4 @@
-"""Rules that the project sets itself: layers, documentation, and what a plain import costs."""
+"""Rules of the project: layers, documentation, and the cost of a plain import."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_nothing_imports_from_a_layer_above_its_own(path: Path) -> None:
 
 @functools.cache
 def imported_by(source: str) -> list[str]:
-    """What a module imports of those below the package itself, in whatever form."""
+    """Return the modules of the package that a module imports, in any form."""
     imported = []
     for node in statements(ast.parse(source).body):
         if isinstance(node, ast.Import):

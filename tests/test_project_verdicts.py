@@ -54,7 +54,7 @@ class Bench:
         write_files(self.folder, now)
 
     def links(self, ram: int = 0, flash: int = 0) -> bool:
-        """Whether the project links beside so many bytes of other variables and constants."""
+        """Whether the project links with this many bytes of other variables and constants."""
         (self.folder / "ballast.s").write_text(
             f'.section .bss.more,"aw",%nobits\n.global more_variables\nmore_variables: .space {ram}\n'
             f'.section .rodata.more,"a"\n.global more_constants\nmore_constants: .space {flash}\n'
@@ -75,7 +75,7 @@ def _has(path: Path, text: str) -> bool:
 
 
 def last_with(answers: set[Answer], changed: Callable[[int], BoardFit], most: int) -> int:
-    """The largest size, a multiple of STEP, that gives one of these answers, as 0 does."""
+    """Return the largest size, a multiple of STEP, that has one of these answers, as 0 has."""
     low, high = 0, most // STEP
     while high - low > 1:
         middle = (low + high) // 2
@@ -93,7 +93,8 @@ def with_less_flash(fit: BoardFit, flash: int) -> BoardFit:
 
 
 def limits(fit: BoardFit) -> Iterator[tuple[BoardFit, int, int]]:
-    """The last fits with a "yes" and the first with a "no", by RAM and by flash, with what is added to the project."""
+    """Return the last fits with a "yes" and the first with a "no", by RAM and by flash, with the bytes added to the
+    project."""
     ram, flash = sum(bank.bytes for bank in fit.board.ram), fit.board.flash_bytes
     assert flash is not None
     for answers, more in (({Answer.YES}, 0), ({Answer.YES, Answer.UNKNOWN}, STEP)):

@@ -125,7 +125,7 @@ def written(folder: Path, kind: str, on: Machine, model: tflm.Model = TINY) -> d
 
 
 def syntax_check(compiler: str, folder: Path, *options: str) -> int:  # noqa: F811
-    """Compile every C++ source, without making anything of it; returns how many there are."""
+    """Compile every C++ source without writing objects, and return their number."""
     sources = [path for path in sorted(folder.rglob("*")) if path.suffix in (".cc", ".cpp", ".ino")]
     for source in sources:
         command = [
@@ -160,7 +160,7 @@ def read_by_cmake(folder: Path, stubs: Path, file: str, *options: str) -> subpro
 
 
 def test_downloads_are_configured_without_a_warning(tmp_path: Path) -> None:
-    """With empty folders in place of the downloads, and pins as in TFLM's makefiles."""
+    """Empty folders replace the downloads; pins are as in TFLM's makefiles."""
     cmake = shutil.which("cmake")
     if cmake is None:
         pytest.skip("no cmake in $PATH")
@@ -429,7 +429,7 @@ def test_a_plan_in_one_of_several_memories_needs_no_array_in_the_others(compiler
 
 
 def on_esp(arena: int) -> dict[str, str]:
-    """The files of a project for ESP-IDF of a model whose arena has at least so many bytes."""
+    """Return the files of an ESP-IDF project for a model whose arena has at least this many bytes."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, arena // 2), TensorType.INT8, quantized(0.1))
@@ -572,7 +572,7 @@ def arenas_in(files: dict[str, str]) -> list[int]:
 
 
 def firmware_of_all_boards() -> list[MachineOptions]:
-    """Every board and chip with each SDK that there are figures for, and with each kernel library for its part."""
+    """Yield every board and chip with each SDK that has figures, and with each kernel library for its part."""
     known = [*boards().values(), *chips().values()]
     with_sdks = [MachineOptions(board=each.name, sdk=sdk) for each in known for sdk in (None, *sdks_for(each.places))]
     kernels = [
@@ -608,7 +608,7 @@ def test_verdict_counts_the_arena_that_the_project_declares(every: int) -> None:
 @pytest.mark.parametrize(("name", "pin"), [("nrf52840dk", "zephyr"), ("esp32-s3-eye", "esp-tflite-micro")])
 @pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
 def test_arenas_are_for_the_tflm_that_the_project_pins(name: str, pin: str) -> None:
-    """Without an option; the newest version of a distribution, as if it was named."""
+    """Without an option, that is the newest version of a distribution."""
     usual, named = (MachineOptions(board=name, release=release).machine() for release in (None, pin))
     assert usual.kernels == named.kernels
     fit, found = tflm.fit(TINY, board=name), board_fit(TINY, by_name(name))

@@ -58,7 +58,7 @@ def random_inputs(model: tflm.Model, count: int) -> list[list[np.ndarray[Any, An
 
 
 def differences(model: tflm.Model, part: str, kernels: str) -> list[str]:
-    """What behaves differently on a device, or keeps the model from running there."""
+    """Return what behaves differently on a device, or prevents the model from running there."""
     findings = check_device(model, target=tflm.targets.by_name(part), kernels=kernels)
     return [finding.happens for finding in findings]
 

@@ -1,4 +1,4 @@
-"""What TFLM gave for the project's own small models, recorded: no TFLM and no folder of real models is needed.
+"""TFLM's recorded results for the project's own small models. This needs neither TFLM nor a folder of real models.
 
 `recorded/operators.npz` is written by `tools/recorded_answers.py` with TFLM's package: models of each operator, the
 answers, and the bytes of the arena on its target. `recorded/targets.json` holds what TFLM, compiled for each target,

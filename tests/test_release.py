@@ -1,4 +1,4 @@
-"""What a release is held to: its changes, its API, its packages, and the files that a repository is published with."""
+"""Requirements of a release: its changes, its API, its packages, and the files of a published repository."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_what_is_later_than_the_history_is_of_the_wheel_alone() -> None:
 
 
 def test_today_is_what_its_commit_is() -> None:
-    """But for answers, in which it follows the wheel."""
+    """Results are the exception: they follow the wheel."""
     model, resolver = one_leaky_relu(), tflm.AllOpsResolver()
     today = tflm.measure_arena(model, resolver, target=CORTEX_M)
     named = tflm.measure_arena(model, resolver, target=CORTEX_M, release="90b983c2b")
@@ -224,7 +224,7 @@ def prepared(model: tflm.Model, release: str | Release | None) -> Any:
     ],
 )
 def test_scales_are_divided_in_the_release_s_precision(release: str | None, number: type[np.floating[Any]]) -> None:
-    """By the multiplier that the reference makes of the ratio; 1 / 3 is another number in float32."""
+    """The reference computes a multiplier from the ratio; 1 / 3 is a different number in float32."""
     from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 
     one, three = number(np.float32(0.1)), number(np.float32(0.3))
@@ -264,7 +264,7 @@ def recorded_model(corpus: Path, name: str) -> tflm.Model:
 
 
 def figures(model: tflm.Model, release: Release) -> dict[str, int] | str:
-    """What the history has of a model: four figures, or why it is refused."""
+    """Return the recorded history of a model: four figures, or the reason for its rejection."""
     try:
         found = tflm.measure_arena(model, tflm.AllOpsResolver(), target=CORTEX_M, release=release)
     except tflm.TflmError as error:

@@ -13,7 +13,7 @@ from tflm.testing.operators.single_operator import SingleOperator
 
 
 def test_integers_that_would_be_taken_from_behind_the_image_are_refused() -> None:
-    """In steps of 1/1024, 1500 elements of a single one reach 1499 steps."""
+    """With steps of 1/1024, 1500 elements of a single one reach 1499 steps."""
     model = SingleOperator()
     model.input(TensorType.INT8, [np.ones((1, 1, 1, 1), np.int8)], quantized(0.5))
     model.constant(np.array([1, 1500], np.int32))

@@ -1,4 +1,4 @@
-"""Which operators there are: those of TFLM's mutable op resolver, and what its Python package has beside them."""
+"""The available operators: those of TFLM's mutable op resolver, and additional ones of its Python package."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ I8, F32 = TensorType.INT8, TensorType.FLOAT32
 def test_a_pad_is_folded_only_where_what_it_adds_is_zero(
     image: Any, padded: Any, fill: int | None, folds: bool
 ) -> None:
-    """A PAD between two quantizations keeps the integers, and so changes what they stand for."""
+    """A PAD between two quantizations keeps the integers, and so changes the values that they represent."""
     for paddings in (
         ([0, 0], [1, 1], [1, 1], [0, 0]),
         ([1, 0], [1, 1], [1, 1], [0, 0]),
@@ -587,7 +587,7 @@ def test_a_pad_runs_in_bands_unless_it_pads_batches_of_one(batches: int, padding
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("axis", "fits"), [(1, False), (2, True), (3, True), (-1, True), (-2, True), (-3, False)])
 def test_images_side_by_side_run_in_bands_of_rows(axis: int, fits: bool, is_constant: bool) -> None:
-    """But not those that the model holds, whose rows are no tensors."""
+    """Constant images do not: their rows are not tensors."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 4, 4, 4), F32)

@@ -32,7 +32,7 @@ from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType, Whil
 
 
 def padded(rows: tuple[int, int], columns: tuple[int, int], taps: tuple[int, int]) -> tflm.Model:
-    """A convolution of 9 x 9 behind a pad, without padding of its own."""
+    """Return a 9 x 9 convolution after a PAD, without its own padding."""
     builder = ModelBuilder()
     images = Images(builder.subgraph(), (1, 9, 9, 2))
     images.convolution(images.pad(images.last, rows, columns), 3, taps, padding=Padding.VALID)

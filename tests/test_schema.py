@@ -1,4 +1,4 @@
-"""The `.tflite` format: what is written is read back, and an independent reader of flatbuffers agrees."""
+"""The `.tflite` format: models are read back as they were written, and an independent flatbuffer reader agrees."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def model_with(table: Table) -> schema.Model:
 
 
 def empty_value(field: Field) -> Any:
-    """Something that is there, and has nothing in it."""
+    """Return a value that is present but empty."""
     wire = field.wire
     if isinstance(wire, Scalar):
         return field.default
@@ -198,7 +198,7 @@ def test_every_table_survives_a_round_trip(name: str, filling: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, kind in ALL_TABLES.items() if fields_of(kind)])
 def test_tables_that_differ_in_one_field_are_not_equal(name: str) -> None:
-    """Without this, the round trips above would say nothing."""
+    """Otherwise the round trips above would prove nothing."""
     kind = ALL_TABLES[name]
     for field in fields_of(kind):
         if full_value(field) != field.default:
@@ -219,7 +219,7 @@ def test_the_same_model_always_gives_the_same_bytes(model: schema.Model) -> None
 
 
 def test_text_that_is_not_utf_8_is_kept() -> None:
-    """Other writers put what they like into names: it is read without an error, and written as it was."""
+    """Other writers may put any bytes into names: these are read without an error, and written unchanged."""
     data = schema.write_model(schema.Model(version=3, description="name"))
     broken = data.replace(b"name", b"n\xff\xfee")
     model = schema.read_model(memoryview(broken))
@@ -256,7 +256,7 @@ def root_of(data: bytes) -> flatbuffers.table.Table:
 
 
 def offset_of(table: flatbuffers.table.Table, slot: int) -> int:
-    """Where a field is inside the table; 0 if it is not there."""
+    """Return the offset of a field inside of its table; 0 if it is missing."""
     return int(table.Offset(4 + 2 * slot))
 
 
@@ -532,7 +532,7 @@ def test_a_kernel_is_given_constants_in_place() -> None:
 
 
 def test_a_file_may_change_once_its_model_is_loaded(tmp_path: Path) -> None:
-    """In a process of its own, which a mapped file would end."""
+    """This runs in a separate process, which a mapped file would crash."""
     file = tmp_path / "model.tflite"
     file.write_bytes(MODEL_FILE.read_bytes())
     script = (
@@ -582,7 +582,7 @@ def places_of(data: bytes, kind: type[Table], at: int) -> Iterator[tuple[type[Ta
 
 
 def slot_of(data: bytes, at: int, field: Field) -> int:
-    """Where the vtable of a table says where a field is; 0 if the table lacks it."""
+    """Return the position of a field's entry in the vtable; 0 if the table lacks it."""
     vtable = at - struct.unpack_from("<i", data, at)[0]
     place = vtable + 4 + 2 * field.slot
     has_slot = place < vtable + struct.unpack_from("<H", data, vtable)[0]
@@ -590,7 +590,7 @@ def slot_of(data: bytes, at: int, field: Field) -> int:
 
 
 def test_a_reference_is_inside_of_its_table() -> None:
-    """No byte of it may lie behind the table's end, whatever kind of field it is."""
+    """No byte of it may lie after the table's end, for any kind of field."""
     data = MODEL_FILE.read_bytes()
     tried = set()
     for kind, at in places_of(data, schema.Model, struct.unpack_from("<I", data)[0]):

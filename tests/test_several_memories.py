@@ -165,7 +165,7 @@ def _cost(fast: int, **options: bool) -> float:
 
 
 def test_other_kernels_refuse_buffers_that_share_bytes() -> None:
-    """What overlaps with TFLM's kernels may lose values with others, whose loops differ."""
+    """Overlaps that are safe with TFLM's kernels may lose values with others, whose loops differ."""
     on: dict[str, Any] = {"target": "cortex-m4"}
     sizes = [("fast", size, 1) for size in range(3 << 10, 9 << 10, 512)]
     plans = [tflm.plan(MODEL, memories=[size, ("slow", 1 << 20, 6)], overlap=True, **on) for size in sizes]

@@ -161,7 +161,7 @@ def test_what_is_no_input_or_no_shape_is_refused(asked: Any, message: str) -> No
 
 
 def test_another_subgraph_can_be_the_one_that_runs() -> None:
-    """And the operators that run subgraphs still run the same ones."""
+    """Operators that run subgraphs still run the same ones."""
     builder = ModelBuilder()
     for name in ("main", "negative", "same"):
         part = builder.subgraph(name)
@@ -203,7 +203,7 @@ def four_subgraphs() -> tflm.Model:
 
 
 def references(model: tflm.Model) -> list[tuple[str, str | None]]:
-    """What names a subgraph, and the name of that subgraph."""
+    """Return the references to subgraphs, with the names of these."""
     found = [(each.signature_key or "", each.subgraph_index) for each in model.root.signature_defs or ()]
     for part in model.subgraphs:
         for number, operator in enumerate(part.operators or ()):
@@ -454,7 +454,7 @@ def test_rules_of_shapes_give_or_refuse_what_they_should(
 
 
 def shapes_of(data: bytes) -> list[tuple[int, ...]]:
-    """Of each tensor, in order."""
+    """Return the shape of each tensor, in order."""
     return [tensor.shape or () for tensor in tflm.Model(data, checks="tflm").subgraphs[0].tensors or ()]
 
 

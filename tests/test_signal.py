@@ -1,4 +1,4 @@
-"""Signal operators: what they ask of the arena, and their state after a reset."""
+"""Signal operators: their arena requests, and their state after a reset."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ LENGTHS = st.sampled_from([4, 6, 8, 10, 12, 16, 18, 20, 30, 50, 60, 64, 90, 250,
 @given(length=LENGTHS, seed=st.integers(0, 2**32 - 1))
 @pytest.mark.parametrize("scalar", [kiss_fft.INT16, kiss_fft.INT32, kiss_fft.FLOAT32])
 def test_transforms_are_fourier_transforms(scalar: kiss_fft.Scalar, length: int, seed: int) -> None:
-    """Of fixed-point numbers they are divided by their length, and each stage rounds."""
+    """Fixed-point results are divided by the length, and each stage rounds."""
     one = 2**scalar.fraction_bits
     x = (np.random.default_rng(seed).uniform(-0.9, 0.9, (3, length)) * one).astype(scalar.dtype)
     divisor = length if scalar.fraction_bits else 1

@@ -1,4 +1,4 @@
-"""What build files say of a firmware: flags and versions of components, line by line."""
+"""Facts about a firmware in build files: flags and versions of components, line by line."""
 
 from __future__ import annotations
 

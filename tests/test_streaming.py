@@ -101,7 +101,7 @@ def add_layer(draw: Draw, images: Images) -> None:
 
 
 def with_dense_layer(data: bytes) -> bytes:
-    """The network with a layer of three outputs behind its last image."""
+    """Return the network with a layer of three outputs after its last image."""
     root = tflm.Model(data).root
     builder = ModelBuilder()
     builder.model = root
@@ -148,7 +148,7 @@ def answers(model: tflm.Model, runs: Sequence[Frames | None], **options: object)
 def check_against_windows(
     model: tflm.Model, streamed: tflm.StreamedModel, oracle: Oracle | None, seed: int = 0
 ) -> None:
-    """Compare twice as many invokes as fill the window, then more after a reset, here and in TFLM."""
+    """Compare twice the number of invokes that fill the window, and more after a reset, here and in TFLM."""
     shape = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape
     zero_point = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].quantization.zero_point[0]
     first = np.full(shape, zero_point, np.int8)
@@ -247,7 +247,8 @@ def reshaped(images: Images, x: int, shape: Any, code: BuiltinOperator = Builtin
 
 
 def convolutions_of_one_dimension() -> Images:
-    """As Keras converts Conv1D: time is the second dimension of a tensor of three, and the third one of an image."""
+    """Return Conv1D as Keras converts it: time is the second dimension of a tensor of rank three, and the third one of
+    an image."""
     images = Images(ModelBuilder().subgraph(), (1, 20, 4))
     for kernel, dilation, code in ((3, 1, BuiltinOperator.EXPAND_DIMS), (3, 2, BuiltinOperator.RESHAPE)):
         _, rows, channels = images.shapes[images.last]
@@ -259,7 +260,7 @@ def convolutions_of_one_dimension() -> Images:
 
 
 def residual_blocks_with_dilations() -> Images:
-    """A temporal convolutional network: each block adds what it read, from as much later as its window is long."""
+    """Return a temporal convolutional network. Each block adds its input, delayed by the length of its window."""
     images = Images(ModelBuilder().subgraph(), (1, 24, 1, 3))
     for dilation in (1, 2, 4):
         x, rows = images.last, images.shapes[images.last][1] - 2 * dilation
@@ -435,7 +436,7 @@ def test_the_window_of_the_causal_form_is_long_enough_for_every_branch() -> None
 
 
 def test_the_causal_form_pads_features_as_before() -> None:
-    """Of frames that are all alike, rows far from the padding of time are what they were."""
+    """If all frames are alike, rows far from the padding of time do not change."""
     images = Images(ModelBuilder().subgraph(), (1, 32, 6, 2))
     images.convolution(images.last, 3, (4, 3), (2, 2))
     images.pool(images.last, BuiltinOperator.MAX_POOL_2D, (3, 3), (1, 1), Padding.SAME)

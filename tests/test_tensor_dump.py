@@ -1,4 +1,4 @@
-"""Tensors that a device prints: the C++ that prints them, the lines on their way, and what they are compared with."""
+"""Tensors that a device prints: the C++ code, the transmitted lines, and the comparison."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lines_of(tensors: dict[tuple[int, int], bytes]) -> list[str]:
 
 
 def compared(model: Path, lines: list[str], folder: Path, *options: str) -> Any:
-    """What `tflm compare` says of a model and a log."""
+    """Return the report of `tflm compare` on a model and a log."""
     (folder / "log.txt").write_text("\r\n".join(lines))
     arguments = ["compare", str(model), str(folder / "log.txt"), "--tolerance", "0", *options]
     shown, told = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--json"]))

@@ -204,7 +204,7 @@ def test_paddings_are_decoded_as_in_tflm(oracle: Oracle) -> None:
 
 
 def test_values_behind_the_tables_end_with_the_model() -> None:
-    """Behind the end of the model TFLM reads whatever is there in flash, so nothing can be said of its answers."""
+    """After the end of the model, TFLM reads arbitrary bytes of the flash, so its results are unknown."""
     builder = ModelBuilder()
     main = builder.subgraph()
     codes = main.constant("codes", np.full(2, 255, np.uint8))

@@ -47,7 +47,8 @@ def answer(interpreter: tflm.MicroInterpreter, x: np.ndarray[Any, Any]) -> bytes
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("channels", [17, 80])
 def test_bands_give_the_same_bits(operator: str, type: TensorType, channels: int) -> None:
-    """With bands as small as can be; vectors that reach beyond a band would change the first row of the next."""
+    """Bands are as small as possible. A vector that reaches beyond a band would change the first row of the next
+    one."""
     model, ((x,),) = layer(operator, 37, 5, channels, type)
     expected = answer(allocated(model, 1), x)
     with mock.patch.object(bands, "MIN_PRODUCTS", 1), mock.patch.object(bands, "BANDS_OF_A_THREAD", 5):

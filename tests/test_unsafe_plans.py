@@ -1,4 +1,4 @@
-"""Plans in which an output lies over inputs that its operator still needs: the engine answers as numpy does."""
+"""Plans in which an output overlaps inputs that its operator still needs: the engine has numpy's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names from models, files and arguments: what is printed has no control characters, and pages are what they were."""
+"""Names from models, files and arguments: output has no control characters, and pages do not change."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_traceback_and_a_wrong_command_are_escaped_too(hostile: Path, tmp_path
 
 
 def test_no_command_prints_by_itself() -> None:
-    """All goes through `output` and `plain_text`, where it is escaped."""
+    """All output passes through `output` and `plain_text`, where it is escaped."""
     folder = Path(tflm.__file__).with_name("cli")
     for path in folder.glob("*.py"):
         if path.name in ("output.py", "plain_text.py"):

@@ -174,7 +174,7 @@ def test_values_are_followed_into_subgraphs(
 
 @pytest.mark.parametrize("operator", ["IF", "WHILE", "CALL_ONCE"])
 def test_a_value_that_a_subgraph_overwrites_is_lost(operator: str) -> None:
-    """What the caller reads after an operator lies where the subgraph that it runs makes a value of its own."""
+    """A tensor that the caller reads later shares memory with one of the called subgraph."""
     data, held, inside = with_a_value_across(operator)
     tensors = [len(subgraph.tensors or ()) for subgraph in tflm.Model(data).subgraphs]
     apart = [ONLINE if is_constant(data, i) else 64 * i for i in range(sum(tensors))]
@@ -372,7 +372,7 @@ def test_what_vela_compiles_is_sound_and_can_be_measured(tmp_path: Path, acceler
 
 
 def test_an_opaque_operator_is_trusted_with_its_own_tensors_only() -> None:
-    """Its output may lie on its input, which may even be read afterwards; not on what others still need."""
+    """Its output may overlap its input, even if that is read later, but no tensor that other operators still need."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (4,), FLOAT32)
@@ -389,7 +389,7 @@ def test_an_opaque_operator_is_trusted_with_its_own_tensors_only() -> None:
 
 
 def test_scratch_counts_and_a_library_of_kernels_may_have_an_order_of_its_own() -> None:
-    """What may lie under an output can be another library's."""
+    """The allowed overlaps may be those of another library."""
     model = tflm.Model(sums(tflm.ModelBuilder())).root
     places = {(0, 0): Place(0, 16), (0, 1): Place(16, 16), (0, 2): Place(32, 16), (0, 3): Place(48, 16)}
     assert list(lost_values(model, places)) == []
@@ -416,7 +416,7 @@ def test_a_product_without_an_output_scale_is_what_it_is_in_tflm(oracle: Oracle,
 
 
 def test_a_variable_whose_first_value_was_cleared_is_odd_and_runs(oracle: Oracle) -> None:
-    """As TFLM's own model transforms leave it: the value that CALL_ONCE assigns has no bytes."""
+    """TFLM's own model transforms produce this: the value that CALL_ONCE assigns has no bytes."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x, y = main.input("x", (4,), FLOAT32), main.tensor("y", (4,), FLOAT32)

@@ -1,4 +1,4 @@
-"""The verdict on a model and a board: what counts, what the SDK leaves, and the exit status that follows."""
+"""The verdict on a model and a board: what counts, the SDK's share, and the exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of operators: what each needs, what the real models need, and models that are brought to it."""
+"""Versions of operators: what each needs, what the real models need, and models that are updated."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def table() -> Iterator[tuple[str, int, str, str, str]]:
 
 
 def options_of(operator: str, values: str) -> Any:
-    """The table of an operator's options with some values, those of the schema otherwise; None where it has none."""
+    """Return an operator's options with some values, otherwise the schema's defaults; None if it has none."""
     name = SHARED_OPTIONS.get(operator, operator.replace("_", ""))
     tables = {kind.casefold(): getattr(options, kind) for kind in dir(options) if kind.endswith("Options")}
     kind = tables.get(f"{name}Options".casefold())
@@ -108,7 +108,7 @@ def built(operator: str, inputs: str, outputs: str, values: str) -> tflm.schema.
 
 @pytest.mark.parametrize("operator", dict.fromkeys(name for name, *_ in table()))
 def test_each_branch_of_each_rule(operator: str) -> None:
-    """What TFLite's own tool says, read a second time; the builder writes that version."""
+    """The expected versions restate TFLite's own tool; the builder writes them."""
     cases = [(version, parts) for name, version, *parts in table() if name == operator]
     ruled = versions_of(BuiltinOperator[operator]).keys()
     assert {version for version, _ in cases} >= ruled - SPARSE.get(operator, set())

@@ -42,7 +42,7 @@ RUN_FLOATS = ("run", FLOATS, "--random", "7", "--steps", "9", "--json")
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache with the kernels of the model, and what the command said."""
+    """Return a cache with the model's kernels, and the command's output."""
     cache = tmp_path_factory.mktemp("cache")
     answer = command(cache, "warm", MODEL)
     assert answer.returncode == 0, answer.stderr

@@ -323,13 +323,13 @@ def served(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the page is served."""
+    """Return the address at which the page is served."""
     with served(site) as address:
         yield address
 
 
 class Visit:
-    """A page that was opened, with what it asked for and what went wrong."""
+    """An open page, with its requests and errors."""
 
     def __init__(self, browser: Any, address: str, width: int = 1400):
         self.page = browser.new_page(viewport={"width": width, "height": 900})
@@ -360,7 +360,7 @@ class Visit:
         self.page.wait_for_selector("#figures dd")
 
     def taken(self, form: str, tmp_path: Path) -> Path:
-        """What a form gives away."""
+        """Return the download of a form."""
         self.page.locator(f"{form} .result").evaluate("result => result.replaceChildren()")
         self.page.click(f"{form} button:not([type=button])")
         with self.page.expect_download() as download:
@@ -690,7 +690,7 @@ ANSWERS = """async ([files, script]) => {
 
 @pytest.fixture(scope="module")
 def in_wasm(browser: Any, address: str, corpus: Path) -> Any:
-    """What all models of the corpus answer in Pyodide to the recorded inputs."""
+    """Return the results of all models of the corpus for the recorded inputs, in Pyodide."""
     page = browser.new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{address}settings.json")

@@ -39,7 +39,7 @@ def transient_and_growth(invoke: Callable[[], None], times: int) -> tuple[int, i
     is the smaller one of two measurements that tells.
     """
     invoke()
-    gc.disable()  # what others left may not be given back in between
+    gc.disable()  # memory that others left must not be freed in between
     tracemalloc.start()
     try:
         for _ in range(10):  # until the lists of free objects that Python keeps are full

@@ -29,12 +29,12 @@ class Example:
         return self.operator.builtin_options
 
     def has(self, position: int) -> bool:
-        """Whether an input is there."""
+        """Whether an input is present."""
         inputs = self.operator.inputs or ()
         return position < len(inputs) and inputs[position] >= 0
 
     def input(self, position: int) -> Tensor:
-        """An input of the operator, with what it holds; variables begin at their zero point."""
+        """Return an input of the operator with its values. Variables start at their zero point."""
         index = (self.operator.inputs or ())[position]
         table = (self.subgraph.tensors or [])[index]
         tensor = Tensor(table)
@@ -70,7 +70,7 @@ class Tensor:
 
     @property
     def zero_point(self) -> int:
-        """The first zero point, 0 where there is none."""
+        """Return the first zero point; 0 if there is none."""
         return self.zero_points[0] if self.zero_points else 0
 
     def scale_of(self, channel: int) -> float:

@@ -21,7 +21,7 @@ def requantized(total: int, channel: int, x: Tensor, weights: Tensor, example: E
 
 
 def bias_of(example: Example, position: int, channel: int) -> int:
-    """The bias of a channel, 0 where there is none."""
+    """Return the bias of a channel; 0 if there is none."""
     return int(example.input(position).values.reshape(-1)[channel]) if example.has(position) else 0
 
 
@@ -78,7 +78,7 @@ def conv_2d(example: Example) -> list[int]:
 
 
 def depthwise_conv_2d(example: Example) -> list[int]:
-    """Each input channel makes as many output channels as the depth multiplier says."""
+    """Each input channel produces `depth_multiplier` output channels."""
     x, weights, y = example.input(0), example.input(1), example.output
     result = []
     for batch, row, column, channel in product(*map(range, y.shape)):

@@ -12,7 +12,7 @@ LEFT_SHIFT = 20
 
 
 def add(example: Example) -> list[int]:
-    """Both inputs are brought to twice the larger of their scales, then added."""
+    """Scale both inputs to twice the larger of their scales, then add them."""
     return _sum(example, +1)
 
 
@@ -48,6 +48,6 @@ def _sum(example: Example, sign: int) -> list[int]:
 
 
 def _broadcast(x: Tensor, place: tuple[int, ...]) -> int:
-    """The element of an input whose dimensions of 1 stand for all places along them."""
+    """Return the element of an input whose dimensions of 1 are broadcast."""
     own = place[len(place) - len(x.shape) :]
     return x[tuple(0 if size == 1 else at for size, at in zip(x.shape, own))]

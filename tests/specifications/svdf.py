@@ -7,7 +7,7 @@ from .fixed_point import multiply, quantize_multiplier, wrap
 
 
 def svdf(example: Example) -> list[int]:
-    """A unit is the sum of as many filters as the rank says."""
+    """Each unit is the sum of `rank` filters."""
     x, features, times = example.input(0), example.input(1), example.input(2)
     state, y, rank = example.input(4), example.output, example.options.rank
     filters, memory = times.shape
