@@ -23,8 +23,8 @@ from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.transpose_conv import INPUTS
 
-SHALLOW = 8
-"""Minimum number of 8-bit channels for which windows are read in place."""
+SMALL = 4
+"""Minimum number of 8-bit weights of a tap for which windows are read in place."""
 
 
 class Phase(NamedTuple):
@@ -54,11 +54,11 @@ def phases(axis: Axis) -> Iterator[Phase]:
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind an integer TRANSPOSE_CONV; None if it has few 8-bit channels, or if sums can exceed 32 bits."""
+    """Bind an integer TRANSPOSE_CONV; None if taps have few 8-bit weights, or if sums can exceed 32 bits."""
     x, weights, bias, y, constant = INPUTS.bound(node)
     op: OpDataConv = node.op_data
-    is_shallow = x.itemsize == 1 and x.shape[3] < SHALLOW
-    if not constant or op.multiplier is None or not y.size or is_shallow:
+    is_small = x.itemsize == 1 and x.shape[3] * y.shape[3] < SMALL
+    if not constant or op.multiplier is None or not y.size or is_small:
         return None
     layer = layer_of(weights[np.newaxis, : y.shape[3]], bias, op, op.input_zero_point)
     steps: list[Step] = []
