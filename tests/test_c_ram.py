@@ -59,6 +59,25 @@ def test_single_operators_take_at_most_what_tflm_takes(operator: str) -> None:
     assert compared
 
 
+def test_floats_are_added_in_their_sum() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    terms = [main.input(f"x{i}", (5, 6), TensorType.FLOAT32) for i in range(3)]
+    y = main.tensor("y", (5, 6), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.ADD_N, terms, [y])
+    main.output(y)
+    model = tflm.Model(builder.build())
+    assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
+def test_windows_of_one_channel_need_no_tile_where_it_would_set_the_ram() -> None:
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 17, 10, 1))
+    images.main.output(images.convolution(images.last, taps=(1, 3), strides=(3, 5)))
+    model = tflm.Model(builder.build())
+    assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
 def result_of(model: tflm.Model, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the interpreter's result."""
     interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))

@@ -43,6 +43,7 @@ KERNELS: Mapping[str, SmallKernel] = {
         depthwise_convolution.scratch_bytes,
         depthwise_convolution.overlap,
         True,
+        SmallKernel(depthwise_convolution.bind_in_place, no_scratch, depthwise_convolution.overlap_in_place, False),
         overlap_backwards=depthwise_convolution.overlap_backwards,
     ),
     "FULLY_CONNECTED": SmallKernel(

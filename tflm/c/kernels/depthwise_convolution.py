@@ -13,8 +13,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp, flat_convolution, helium
+from tflm.c.kernels import dsp, flat_convolution, helium, windows_in_place
 from tflm.c.kernels.convolution import Layer, layer_of, part_of
+from tflm.c.kernels.encoded import is_encoded
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
@@ -670,6 +671,22 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     if x.shape[3] == 1:  # all outputs read the same channel, as in an ordinary convolution
         return flat_convolution.bind_windows(layer, rows, op.columns, x, y)
     return bind_each(layer, rows, op.columns, x, y, backwards=backwards)
+
+
+def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """Bind an integer DEPTHWISE_CONV_2D whose input has a single channel; its windows are read in place."""
+    x, weights, bias, y, constant = INPUTS.bound(node)
+    op = node.op_data
+    is_plain = constant and op.multiplier is not None and not is_encoded(node.eval_input(INPUTS.weights).elements)
+    if not is_plain or x.shape[3] != 1:
+        return None
+    layer = layer_of(weights[0].transpose(2, 0, 1)[np.newaxis, ..., np.newaxis], bias, op, op.input_zero_point)
+    return windows_in_place.bind_layer(layer, op.rows, op.columns, x, y)
+
+
+def overlap_in_place(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
+    """As `overlap`, of `bind_in_place`."""
+    return windows_in_place.overlap(_as_convolution(facts), both or windows(facts), input)
 
 
 def bind_each(

@@ -447,9 +447,10 @@ def _plain_steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
             for place, x in enumerate(inputs)
         ]
         return [*steps, requantize_sums.step(sums=sums, y=y, **size, **requantization(op.output))]
-    sums = work_array(y.size, np.float32)
-    add = [each.step(function="ADD", x1=sums, x2=x, y=sums, **size) for x in inputs[1:]]
-    return [*(copy_steps([(sums, inputs[0])]) or []), *add, *(copy_steps([(y, sums)]) or [])]
+    is_shared = any(np.may_share_memory(x, y) for x in inputs)
+    total = work_array(y.size, np.float32) if is_shared else y
+    add = [each.step(function="ADD", x1=total, x2=x, y=total, **size) for x in inputs[1:]]
+    return [*(copy_steps([(total, inputs[0])]) or []), *add, *(copy_steps([(y, total)]) or [])]
 
 
 def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
