@@ -44,18 +44,14 @@ COUNT = 37
 """Elements of arrays, unless a kernel says otherwise."""
 
 
-READ_ADDRESSES = (elementwise.sum_float32, elementwise.sum_int8)
-"""Kernels that are given addresses in tables, which C is not."""
-
-
 def engine_kernels() -> list[Kernel]:
-    """Return every kernel of the engine that is written in Python, except `READ_ADDRESSES`."""
+    """Return every kernel of the engine that is written in Python."""
     found: list[Kernel] = []
     for module in pkgutil.iter_modules(tflm.delegates.compiled.__path__):
         names = vars(importlib.import_module(f"tflm.delegates.compiled.{module.name}"))
         of_module = [value for value in names.values() if isinstance(value, Kernel)]
         found += [kernel for kernel in of_module if kernel.function.__module__.endswith("." + module.name)]
-    return [kernel for kernel in found if not isinstance(kernel, Emitted) and kernel not in READ_ADDRESSES]
+    return [kernel for kernel in found if not isinstance(kernel, Emitted)]
 
 
 # --- Members of families -----------------------------------------------------------------------------------------
@@ -599,32 +595,6 @@ def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     }
 
 
-def _repair(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    channels, depth, x_rows, x_columns, y_rows, y_columns = 2, 3, 2, 3, 4, 5
-    y = array(rng, "float32", 2 * y_rows * y_columns * channels)
-    y[::3] = np.nan
-    return {
-        "x": array(rng, "float32", 2 * x_rows * x_columns * depth),
-        "weights": array(rng, "float32", channels * 9 * depth),
-        "bias": array(rng, "float32", channels),
-        "y": y,
-        "limits": _limits(),
-        "count": y.size,
-        "channels": channels,
-        "depth": depth,
-        "x_rows": x_rows,
-        "x_columns": x_columns,
-        "y_rows": y_rows,
-        "y_columns": y_columns,
-        "row_taps": 3,
-        "column_taps": 3,
-        "row_stride": 2,
-        "column_stride": 2,
-        "rows_before": 1,
-        "columns_before": 0,
-    }
-
-
 def _lstm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     batches, units = 2, 5
     gates = 4 * batches * units
@@ -823,7 +793,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "pooling.largest": _pooling,
         "pooling.root_mean_square": _pooling,
         "products.take_rows": _take_rows,
-        "products.transpose_conv_repair": _repair,
+        "products.refuse_nans": lambda rng, dtypes: {"y": rng.choice(np.array([1, np.nan], np.float32), COUNT)},
         "recurrent.lstm_step_float32": _lstm,
         "recurrent.lstm_step_integers": _lstm,
         "recurrent.svdf_float32": _svdf,

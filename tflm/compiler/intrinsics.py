@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, Int64s, intrinsic
 
 LONG_MULTIPLY = BuildConstant(1)
 """Whether one instruction multiplies 32 bits by 32 and adds the product to 64 bits."""
@@ -58,12 +58,6 @@ def float32_from(elements: Float32s, count: int) -> Float32s:
 
 
 @intrinsic
-def uint8_at(address: int) -> UInt8s:
-    """The uint8 elements at an address."""
-    raise NotImplementedError
-
-
-@intrinsic
 def int16_at(address: int) -> Int16s:
     """The int16 elements at an address."""
     raise NotImplementedError
@@ -90,12 +84,6 @@ def int32_of(elements: Elements) -> Int32s:
 @intrinsic
 def int64_at(address: int) -> Int64s:
     """The int64 elements at an address."""
-    raise NotImplementedError
-
-
-@intrinsic
-def float32_at(address: int) -> Float32s:
-    """The float32 elements at an address."""
     raise NotImplementedError
 
 

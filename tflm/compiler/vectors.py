@@ -49,14 +49,6 @@ def int64_at(builder: ir.IRBuilder, address: Value) -> Value:
     return builder.inttoptr(address, INT64.as_pointer())
 
 
-def float32_at(builder: ir.IRBuilder, address: Value) -> Value:
-    """A pointer to float32."""
-    return builder.inttoptr(address, FLOAT32.as_pointer())
-
-
-uint8_at = int8_at
-
-
 def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:
     """C's memmove."""
     pointer = INT8.as_pointer()

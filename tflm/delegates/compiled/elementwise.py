@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.intrinsics import float32_at, uint8_at
 from tflm.compiler.language import (
     DONE,
     REFUSED,
@@ -155,37 +154,7 @@ def select(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: in
     return DONE
 
 
-@kernel
-def sum_float32(inputs: Int64s, y: Float32s, input_count: int, count: int) -> int:
-    """Set y to the sum of inputs, given by their addresses, in order."""
-    for i in range(count):
-        total = float32_at(inputs[0])[i]
-        for k in range(1, input_count):
-            total += float32_at(inputs[k])[i]
-        y[i] = total
-    return DONE
-
-
 # --- Quantized ---------------------------------------------------------------------------------------------------
-
-
-@kernel
-def sum_int8(
-    inputs: Int64s, addends: Int64s, y: Int8s, input_count: int, count: int, multiplier: Multiplier, stage: Stage
-) -> int:
-    """Set y to the sum of the addends of inputs, given by their addresses, starting with the addend of zero.
-
-    Args:
-        addends: the addend of each value, by its bits.
-    """
-    for i in range(count):
-        total = addends[0]
-        for k in range(input_count):
-            total += addends[uint8_at(inputs[k])[i]]
-        y[i] = clamped(
-            scaled(wrapped(total), multiplier) + stage.zero_point, stage.activation_min, stage.activation_max
-        )
-    return DONE
 
 
 @kernel
@@ -321,13 +290,13 @@ def spread_operands(node: Node, count: int) -> tuple[list[Step], list[npt.NDArra
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    spread = spread_operands(node, node.input_count if node.operator in STEPS else 2)
+    spread = spread_operands(node, node.input_count if node.operator in ("ADD_N", "SELECT_V2") else 2)
     if spread is None:
         return None
     copies, operands = spread
-    if node.operator == "ADD_N" and not uses_tiles():
-        return [*copies, *_plain_steps_of_sum(node, *operands)]
-    step: Callable[..., Step] = STEPS.get(node.operator, step_of_pairs)
+    if node.operator == "ADD_N":
+        return [*copies, *_steps_of_sum(node, *operands)]
+    step: Callable[..., Step] = step_of_select if node.operator == "SELECT_V2" else step_of_pairs
     return [*copies, step(node, *operands)]
 
 
@@ -425,19 +394,8 @@ def _real(multiplier: QuantizedMultiplier) -> float:
     return math.ldexp(float(multiplier.significand), int(multiplier.shift) - 31)
 
 
-def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:
-    *inputs, y = operands
-    addresses = np.array([x.ctypes.data for x in inputs], np.int64)
-    arrays = {"inputs": addresses, "y": y, "input_count": len(inputs), "count": y.size}
-    if isinstance(node.op_data, QuantizedSum):
-        step = sum_int8.step(**arrays, addends=node.op_data.addends, **requantization(node.op_data.output))
-    else:
-        step = sum_float32.step(**arrays)
-    return step.owning(*inputs)
-
-
-def _plain_steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
-    """Return the steps of a sum that adds one input after the other, for kernels without tables of addresses."""
+def _steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
+    """Return the steps of ADD_N, which add one input after the other."""
     *inputs, y = operands
     op, size = node.op_data, {"count": y.size}
     if isinstance(op, QuantizedSum):
@@ -458,10 +416,6 @@ def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
     condition, x1, x2, y = operands
     return select.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
 
-
-STEPS: dict[str, Callable[..., Step]] = {"ADD_N": _step_of_sum, "SELECT_V2": step_of_select}
-"""For operators with more or fewer than two inputs: returns the step, given the node, flat inputs of the output's size,
-and the output."""
 
 _pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
 

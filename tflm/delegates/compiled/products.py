@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
+from tflm.compiler.language import DONE, REFUSED, Float32s, Int64s, Step, UInt8s, kernel
 from tflm.compiler.processor import processor, uses_tiles
 from tflm.delegates.compiled.bands import bands_of, together
-from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
@@ -30,7 +29,7 @@ from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis, window_fields
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
 from tflm.kernels.support.activation import activation_range, fused_activation
@@ -589,76 +588,16 @@ def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] |
     )
     steps = [*multiply, gather]
     if y.dtype == np.float32 and not (rows.fills_windows and columns.fills_windows):
-        steps.append(_repair(op, x, weights, bias, y))
+        steps.append(refuse_nans.step(y=y, count=y.size))
     return steps
 
 
-def _repair(
-    op: OpDataConv,
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-) -> Step:
-    return transpose_conv_repair.step(
-        x=x,
-        weights=weights,
-        bias=np.zeros(y.shape[3], np.float32) if bias is None else bias,
-        y=y,
-        limits=np.array(activation_range(op.activation, np.float32), np.float32),
-        count=y.size,
-        channels=y.shape[3],
-        depth=x.shape[3],
-        x_rows=x.shape[1],
-        x_columns=x.shape[2],
-        y_rows=y.shape[1],
-        y_columns=y.shape[2],
-        **window_fields(op.rows, op.columns),
-    )
-
-
 @kernel
-def transpose_conv_repair(
-    x: Float32s,
-    weights: Float32s,
-    bias: Float32s,
-    y: Float32s,
-    limits: Float32s,
-    count: int,
-    channels: int,
-    depth: int,
-    x_rows: int,
-    x_columns: int,
-    y_rows: int,
-    y_columns: int,
-    row_taps: int,
-    column_taps: int,
-    row_stride: int,
-    column_stride: int,
-    rows_before: int,
-    columns_before: int,
-) -> int:
-    """Compute NaN results again, without the zeros that pad phases: infinity times 0 is NaN."""
-    for place in range(count):
-        if y[place] != y[place]:
-            channel, position = place % channels, place // channels
-            column, lines = position % y_columns, position // y_columns
-            row, batch = lines % y_rows, lines // y_rows
-            total = as_float32(0.0)
-            for i in range(row_taps):
-                above = row + rows_before - i
-                if above >= 0 and above % row_stride == 0 and above // row_stride < x_rows:
-                    for j in range(column_taps):
-                        left = column + columns_before - j
-                        if left >= 0 and left % column_stride == 0 and left // column_stride < x_columns:
-                            line = (batch * x_rows + above // row_stride) * x_columns
-                            source = (line + left // column_stride) * depth
-                            weight = ((channel * row_taps + i) * column_taps + j) * depth
-                            for k in range(depth):
-                                total += x[source + k] * weights[weight + k]
-            total += bias[channel]
-            total = limits[0] if total < limits[0] else total
-            y[place] = limits[1] if total > limits[1] else total
+def refuse_nans(y: Float32s, count: int) -> int:
+    """Leave NaN results to numpy: infinity times a zero that pads a phase is NaN."""
+    for i in range(count):
+        if y[i] != y[i]:
+            return REFUSED
     return DONE
 
 
