@@ -146,16 +146,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     pooling.largest: [*map(_same("x", "y", "limits"), ("int8", "int16", "float32"))],
     recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
-    recurrent.lstm_step_integers: [
-        {"hidden": "int8", "table": "int16", **_same("sigmoid_of_gate", "cell_gate", "tanh_of_cell")("table")},
-        *(
-            {**dict.fromkeys(("sigmoid_of_gate", "tanh_of_cell"), "interpolated"), **types}
-            for types in (
-                {"hidden": "int8", "cell_gate": "tanh", "table": "uint16"},
-                {"hidden": "int16", "cell_gate": "none", "table": "uint16"},
-            )
-        ),
-    ],
+    recurrent.lstm_step_integers: [{"hidden": "int8", "cell_gate": "tanh"}, {"hidden": "int16", "cell_gate": "none"}],
     recurrent.svdf_integers: [*map(_same("newest", "weights", "state"), ("int8", "int16"))],
     reduction.sum_integers: [*map(_same("x", "y"), ("int8", "int16"))],
     reduction.bring_axes_first: [*map(_same("x", "y"), ("int8", "int16", "float32"))],
@@ -605,7 +596,7 @@ def _lstm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     if kind == "float32":
         return values | {"clip": np.array([2.5], np.float32), "is_tanh": int(rng.integers(0, 2))}
     return values | {
-        "table": array(rng, "int16", 3 << 16) if dtypes["table"] == "int16" else SIGMOID_TABLE.astype(np.uint16),
+        "table": SIGMOID_TABLE.astype(np.uint16),
         "cell_factor": 3 << int(rng.integers(0, 12)),
         "cell_half": 1 << int(rng.integers(0, 12)),
         "cell_shift": int(rng.integers(0, 12)),

@@ -258,7 +258,7 @@ def bind_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step | Non
     output = _single(op.output_hidden, OutputStage.whole(op.hidden_zero_point, hidden.dtype), hidden.dtype)
     if forget is None or update is None or output is None or forget.rounding != update.rounding:
         return None
-    functions = recurrent.interpolated_functions(op)
+    functions = recurrent.cell_functions(op)
     batches, units = hidden.shape
     cells = Cells(
         batches=batches,

@@ -19,6 +19,7 @@ from tflm.compiler.language import (
     Kernel,
     Shift,
     Step,
+    UInt16s,
     kernel,
 )
 from tflm.compiler.processor import uses_tiles
@@ -50,15 +51,10 @@ from tflm.kernels.reference.unidirectional_sequence_lstm import (
     LstmTensors,
     OpDataFloatLSTM,
     OpDataLSTM,
-    cell_gate_table,
-    sigmoid_table,
     stacked,
-    tanh_table,
 )
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import SVDFOptions
-
-LOW_16_BITS = 0xFFFF
 
 Matrix = Callable[..., "list[Step] | None"]
 """Binds a product, with the arguments of `quantized_matrix`."""
@@ -72,36 +68,20 @@ CELL_FRACTION_BITS = 12
 # --- UNIDIRECTIONAL_SEQUENCE_LSTM --------------------------------------------------------------------------------
 
 
-GATES: dict[str, Callable[..., Any]] = {
-    "table": lambda gate, table: table[gate & LOW_16_BITS],
-    "interpolated": lambda gate, table: sigmoid_of_steps(3 * gate, table),
-}
 CELL_GATES: dict[str, Callable[..., Any]] = {
-    "table": lambda gate, table: table[(gate & LOW_16_BITS) + (1 << 16)],
     "tanh": lambda gate, table: tanh_of_steps(3 * gate, table),
     "none": lambda gate, table: gate,
 }
-CELLS: dict[str, Callable[..., Any]] = {
-    "table": lambda cell, table, factor, half, shift: table[(cell & LOW_16_BITS) + (2 << 16)],
-    "interpolated": lambda cell, table, factor, half, shift: tanh_of_steps(
-        as_int32(cell * factor + half) >> shift, table
-    ),
-}
-Gate = Annotated[Callable[..., Any], GATES]
 CellGate = Annotated[Callable[..., Any], CELL_GATES]
-Cell = Annotated[Callable[..., Any], CELLS]
-"""Functions of gates in Q3.12 and of the cell state, with results in Q0.15: from a table of all results, or by
-interpolation in a small table of the sigmoid."""
+"""Functions of gates in Q3.12, with results in Q0.15, by interpolation in a small table of the sigmoid."""
 
 
 @kernel
 def lstm_step_integers(
-    sigmoid_of_gate: Gate,
     cell_gate: CellGate,
-    tanh_of_cell: Cell,
     from_input: Int16s,
     from_hidden: Int16s,
-    table: Elements,
+    table: UInt16s,
     hidden: Elements,
     cell: Int16s,
     batches: int,
@@ -134,15 +114,15 @@ def lstm_step_integers(
             output = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             first += units
             change = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            kept = as_int32(as_int32(cell[state]) * sigmoid_of_gate(forget, table))
+            kept = as_int32(as_int32(cell[state]) * sigmoid_of_steps(3 * forget, table))
             kept = scaled_in_32_bits(kept, multiplier_forget)
-            added = as_int32(as_int32(sigmoid_of_gate(update, table)) * cell_gate(change, table))
+            added = as_int32(as_int32(sigmoid_of_steps(3 * update, table)) * cell_gate(change, table))
             added = scaled_in_32_bits(added, multiplier_update)
             both = clamped(kept, INT16_MIN, INT16_MAX) + clamped(added, INT16_MIN, INT16_MAX)
             total = as_int32(clamped(both, cell_min, cell_max))
             cell[state] = total
-            tanh = as_int32(tanh_of_cell(total, table, cell_factor, cell_half, cell_shift))
-            shown = as_int32(tanh * sigmoid_of_gate(output, table))
+            tanh = as_int32(tanh_of_steps(as_int32(total * cell_factor + cell_half) >> cell_shift, table))
+            shown = as_int32(tanh * sigmoid_of_steps(3 * output, table))
             shown = scaled_in_32_bits(shown, multiplier_output)
             hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_min, hidden_max)
     return DONE
@@ -364,7 +344,7 @@ def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
 def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
     return {
-        **(_functions_from_tables(op) if uses_tiles() else interpolated_functions(op)),
+        **cell_functions(op),
         "multiplier_forget": multiplier_of(op.forget_cell),
         "multiplier_update": multiplier_of(op.input_cell),
         "multiplier_output": multiplier_of(op.output_hidden),
@@ -377,24 +357,13 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     }
 
 
-def _functions_from_tables(op: OpDataLSTM) -> dict[str, Any]:
-    tables = [sigmoid_table(), cell_gate_table(op.is_tanh), tanh_table(op.cell_power)]
-    return {
-        **dict.fromkeys(("sigmoid_of_gate", "cell_gate", "tanh_of_cell"), "table"),
-        "table": np.concatenate(tables).astype(np.int16),
-        **dict.fromkeys(("cell_factor", "cell_half", "cell_shift"), 0),
-    }
-
-
-def interpolated_functions(op: OpDataLSTM) -> dict[str, Any]:
+def cell_functions(op: OpDataLSTM) -> dict[str, Any]:
     """Return the functions and arguments of a step that uses a small table in place of those of all results."""
     left = op.cell_power + CELL_FRACTION_BITS
     right = max(-left, 0) & 31  # larger counts are undefined in C; this follows x86
     factor, half = (3 << (left & 31), 0) if left >= 0 else (3, 1 << ((-left - 1) & 31))
     return {
-        "sigmoid_of_gate": "interpolated",
         "cell_gate": "tanh" if op.is_tanh else "none",
-        "tanh_of_cell": "interpolated",
         "table": SIGMOID_TABLE.astype(np.uint16),
         "cell_factor": int(wrap_int32(factor)),
         "cell_half": int(wrap_int32(half)),
