@@ -168,7 +168,11 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         *_functions(_ALL_FLOAT32, x="float32", y="float32"),
         *_functions("LOGICAL_NOT", x="uint8", y="uint8"),
     ],
-    unary.clamp: [*map(_same("x", "y", "limits"), ("int8", "int64", "float32"))],
+    unary.clamp: [
+        {"bound": bound, **_same("x", "y", "limits")(dtype)}
+        for bound in unary.BOUNDS
+        for dtype in ("int8", "int64", "float32")
+    ],
     unary.look_up: [{"x": "uint8", "table": "int8", "y": "int8"}, {"x": "uint16", "table": "int16", "y": "int16"}],
     unary.refuse_below: [{"x": dtype} for dtype in ("int8", "int16")],
     unary.quantize: [{"y": dtype} for dtype in ("int8", "int16", "int32", "uint8")],
