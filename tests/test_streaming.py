@@ -23,6 +23,8 @@ from test_cli import INT8_MODEL, run
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.machine import MachineOptions
+from tflm.application.streaming_report import streaming_report
 from tflm.c.program import OperatorCode
 from tflm.cli.app import app
 from tflm.schedule.call_checker import values_lost_in_calls
@@ -212,6 +214,14 @@ def test_rows_next_to_padding_are_computed_again() -> None:
     # One row at the start, and at the end the new one and the one before it; then two more on each side.
     assert [layer.computed for layer in layers] == [3, 7]
     assert streamed.macs_without_padding < streamed.macs < streamed.macs_before
+
+
+@pytest.mark.parametrize("padding", [Padding.VALID, Padding.SAME])
+def test_the_report_names_rows_that_are_computed_again_if_there_are_any(padding: Padding) -> None:
+    streamed = tflm.stream(temporal_network([3], padding=padding))
+    arena = tflm.measure_arena(streamed.model, tflm.AllOpsResolver())
+    report = streaming_report("m", streamed, MachineOptions().machine(), arena, arena, None)
+    assert any("next to padding" in note for note in report.notes) == (padding == Padding.SAME)
 
 
 def test_rows_are_not_taken_from_the_edges_of_others() -> None:
