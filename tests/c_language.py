@@ -203,3 +203,22 @@ def pass_by_value(x: Int32s, y: Int64s, slope: int, count: int) -> int:
 
 
 KERNELS = [divide, shift, decide, count_down, swap, wrap, use_record, pass_by_value, move_in_bytes, mix]
+
+
+@kernel
+def add_up_and_down(x: Int8s, y: Int32s, count: int) -> int:
+    """Sums that only rise, only fall, or do both, divided as only numbers without a sign may be by shifts."""
+    rises = 0
+    falls = 0
+    both = 0
+    for i in range(count):
+        small = x[i] & 15
+        rises += small
+        falls -= small
+        both += x[i]
+        both -= small
+        y[4 * i] = rises // 4
+        y[4 * i + 1] = falls // 4
+        y[4 * i + 2] = both % 8
+        y[4 * i + 3] = falls % 8
+    return DONE

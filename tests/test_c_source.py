@@ -244,6 +244,7 @@ def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str
             "count": 9,
         },
         c_language.use_record: {"geometry": geometry, "x": array(rng, "int8", 9), "y": array(rng, "int64", 9)},
+        c_language.add_up_and_down: {"x": array(rng, "int8", 9), "y": array(rng, "int32", 36), "count": 9},
         c_language.pass_by_value: {"x": small, "y": array(rng, "int64", 9), "slope": int(rng.integers(99)), "count": 9},
     }
 
