@@ -79,6 +79,7 @@ def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -
         "class A(IntEnum):\n B = 1",
         "def f(a): return a.reshape(-1, b)",
         "def f(a): return wait(timeout=3)",
+        "def f(a): time.sleep(a / 50)",
     ],
 )
 def test_what_does_not_change_the_behaviour_gets_no_fault(line: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from fault_recorder import recorder
 
 SELECTION = "TFLM_FAULTS_SELECTION"
-OTHER_CASES, OTHER_SECONDS = 30, 15.0
+OTHER_CASES, OTHER_SECONDS = 400, 15.0
 """Cases of a test function that run though they were not recorded, and the time after which no more begin."""
 
 DATA_BYTES = 6 << 30

@@ -52,8 +52,8 @@ FUNCTIONS = {
     "ceil": "floor",
 }
 
-SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc)\.")
-"""Calls that only log or clean up."""
+SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc|time\.sleep$)\b")
+"""Calls that only log, clean up or wait."""
 
 SILENT_KEYWORDS = {
     "stacklevel",
@@ -66,6 +66,7 @@ SILENT_KEYWORDS = {
     "daemon",
     "hidden",
     "timeout",
+    "indent",
 }
 SILENT_FUNCTIONS = {"__repr__"}
 SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__slots__")
