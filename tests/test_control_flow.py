@@ -10,6 +10,7 @@ from models import FLOAT32, INT32, Case
 from oracle import Oracle
 
 import tflm
+from tflm.c.control_flow import If, Repeat, RunOnce, SubgraphCall, While, calls_in, translated
 from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, TensorType, WhileOptions
 from tflm.testing.operators import OPERATORS, control_flow
 
@@ -118,3 +119,19 @@ def test_without_options_there_is_nothing_to_run() -> None:
 def test_subgraphs_take_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
     model, _ = case
     assert measured_figures(model) == printed_figures(oracle.allocations(model))
+
+
+def test_calls_of_c_are_found_in_all_control_flow() -> None:
+    def around(before: int, after: int) -> SubgraphCall[int]:
+        return SubgraphCall([before], 0, [after])
+
+    flow = [
+        1,
+        If("x", around(2, 3), around(4, 5)),
+        While([6], 0, "x", around(7, 8)),
+        Repeat(9, (2,), {}),
+        RunOnce("x", 0),
+    ]
+    assert list(calls_in(flow, int)) == [*range(1, 10)]
+    twice = [translated(each, lambda calls: [2 * call for call in calls], lambda place, _: place) for each in flow[1:]]
+    assert list(calls_in(twice, int)) == [*range(4, 20, 2)]

@@ -82,6 +82,20 @@ def test_a_bounded_search_knows_its_bound_and_is_never_worse_than_by_size(added:
     assert bounded.cost <= sum(b * memories[s.memory].cost for b, s in zip(moved, largest))
 
 
+def test_a_bounded_search_that_misses_the_best_does_not_say_that_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, problems = np.random.default_rng(0), []
+    for _ in range(20):
+        columns = rng.integers(1, 8, 10) * 16, rng.integers(0, 8, 10), rng.integers(0, 5, 10)
+        added = [Buffer(size, first, first + life) for size, first, life in zip(*(each.tolist() for each in columns))]
+        memories = [Memory("fast", int(rng.integers(3, 12)) * 16, 1), Memory("slow", 1 << 20, 6)]
+        problems.append((added, rng.integers(1, 500, 10).tolist(), memories))
+    exact = [place_in_memories(*problem).cost for problem in problems]
+    monkeypatch.setattr(several_memories, "MAX_STATES", 1)
+    bounded = [place_in_memories(*problem) for problem in problems]
+    assert all(found.lower_bound <= cost <= found.cost for found, cost in zip(bounded, exact))
+    assert any(cost < found.cost for found, cost in zip(bounded, exact))
+
+
 def test_a_buffer_that_fits_nowhere_is_named() -> None:
     memories = [Memory("SRAM", 64), Memory("PSRAM", 96)]
     with pytest.raises(ArenaError, match=r"'big' \(128 bytes\) fits none of SRAM \(64 bytes\), PSRAM \(96 bytes\)"):
