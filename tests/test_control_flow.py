@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from differential import assert_same_as_tflm, measured_figures, printed_figures, run
@@ -125,7 +127,10 @@ def test_calls_of_c_are_found_in_all_control_flow() -> None:
     def around(before: int, after: int) -> SubgraphCall[int]:
         return SubgraphCall([before], 0, [after])
 
-    flow = [
+    def double(calls: Any) -> list[int]:
+        return [2 * call for call in calls]
+
+    flow: list[Any] = [
         1,
         If("x", around(2, 3), around(4, 5)),
         While([6], 0, "x", around(7, 8)),
@@ -133,5 +138,5 @@ def test_calls_of_c_are_found_in_all_control_flow() -> None:
         RunOnce("x", 0),
     ]
     assert list(calls_in(flow, int)) == [*range(1, 10)]
-    twice = [translated(each, lambda calls: [2 * call for call in calls], lambda place, _: place) for each in flow[1:]]
+    twice: Any = [translated(each, double, lambda place, _: place) for each in flow[1:]]
     assert list(calls_in(twice, int)) == [*range(4, 20, 2)]

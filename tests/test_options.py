@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from test_device import model_with_state
 from test_json_schema import FLOAT, INT8, folder
 from typer.testing import CliRunner
 
+import tflm
 from tflm.cli.app import app
 from tflm.device.transports import BAUD, wire_to
 
@@ -351,3 +353,12 @@ def test_options_that_exclude_each_other_say_so(command: str, call: Call) -> Non
             names = [each.split()[0] for each in pair]
             answer = call(command, f"{BASES[command]} {' '.join(pair)}")
             assert (answer.status, [name for name in names if name in answer.errors]) == (2, names)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if callable(getattr(tflm, name, None))])
+def test_options_have_the_defaults_of_the_function(command: str) -> None:
+    parameters = inspect.signature(getattr(tflm, command)).parameters
+    options = {each.name: each.default for each in commands().get_command(None, command).params}
+    shared = {name for name in options.keys() & parameters.keys() if isinstance(options[name], (bool, int, float))}
+    shared -= {"verify"}  # a command verifies more, since it is called once
+    assert {name: parameters[name].default for name in shared} == {name: options[name] for name in shared}

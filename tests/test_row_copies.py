@@ -23,6 +23,7 @@ def copying(draw: Any) -> tflm.Model:
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     code = draw(st.sampled_from([BuiltinOperator.PAD, BuiltinOperator.CONCATENATION, BuiltinOperator.TRANSPOSE]))
+    options: Any
     shape = np.array([1, draw(ROWS), draw(ROWS), draw(ROWS)])
     x = main.input("x", tuple(shape.tolist()), TensorType.INT8, tflm.quantized(0.5))
     if code == BuiltinOperator.PAD:

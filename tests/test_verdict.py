@@ -202,3 +202,12 @@ def test_short_needs_something_to_fit() -> None:
     done = run("arena", INT8_MODEL, "--short")
     assert done.returncode == 2
     assert "--short needs a board" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["pico", "nano33ble", "nucleo-l053r8", "esp32-s3-eye", "teensy41"])
+def test_what_is_taken_at_least_is_at_most_what_is_taken_at_most(name: str) -> None:
+    """Whether the model fits or not, and also where static RAM and stack are not known."""
+    board = by_name(name)
+    for ram in (board.ram, tuple(replace(bank, bytes=8 << 10) for bank in board.ram)):
+        for use in verdict_of(board_fit(MODEL, replace(board, ram=ram))).memories:
+            assert 0 <= use.taken.low <= use.taken.high
