@@ -159,10 +159,6 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     signal.overlap_add: [*map(_same("added", "x", "y", "sums"), ("int16", "float32"))],
     softmax.softmax_float32: [*map(_same("real_exp"), ("series", "library"))],
-    softmax.softmax_int16: [
-        {"exp": "table", "inverse": "table", "exps": "int32", "inverses": "int32"},
-        {"exp": "between", "inverse": "between", "exps": "int16", "inverses": "int16"},
-    ],
     softmax.softmax_int8: [{"y": dtype} for dtype in ("int8", "int16")],
     unary.each: [
         *_functions(_ALL_FLOAT32, x="float32", y="float32"),
@@ -709,12 +705,9 @@ def _softmax_int8(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _softmax_int16(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    is_small = dtypes["exps"] == "int16"
-    numbers = np.arange(513) / 512 if is_small else np.arange((1 << 16) + 1) / (1 << 16)
-    exps = np.floor(np.exp(10 * (numbers - 1 if is_small else -numbers)) * 32767)
-    inverses = np.floor(32767 / (1 + numbers))
-    tables = {"exps": exps.astype(dtypes["exps"]), "inverses": inverses.astype(dtypes["inverses"])}
-    return {**tables, "rows": 3, "depth": 12}
+    numbers = np.arange(513) / 512
+    tables = {"exps": np.exp(10 * (numbers - 1)), "inverses": 1 / (1 + numbers)}
+    return {name: np.floor(32767 * table).astype(np.int16) for name, table in tables.items()} | {"rows": 3, "depth": 12}
 
 
 def _look_up(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:

@@ -31,8 +31,6 @@ from tflm.kernels.reference.softmax import (
     ACCUMULATION_INTEGER_BITS,
     UINT32_MASK,
     exps_int8,
-    exps_int16,
-    reciprocals_int16,
     rows_of,
 )
 
@@ -47,9 +45,9 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
 
 
 @inlined
-def exp_between(distance: int, table: Any, significand: int, left: int, right: int) -> int:
+def exp_between(distance: int, table: Any, multiplier: Multiplier) -> int:
     """Return the exponential of a negative distance, in Q0.15, interpolated in a table of 513 entries."""
-    steps = as_int32(scaled(-distance, Multiplier(significand, left, right)))
+    steps = as_int32(scaled(-distance, multiplier))
     return look_up_between(clamped(steps, -65535, 0) + 32767, table)
 
 
@@ -57,16 +55,6 @@ def exp_between(distance: int, table: Any, significand: int, left: int, right: i
 def inverse_between(fraction: int, table: Any) -> int:
     """Return 1 / (1 + f) in Q0.15, interpolated in the same way."""
     return look_up_between(min(fraction - 32768, 32767), table)
-
-
-EXPS: dict[str, Callable[..., Any]] = {
-    "table": lambda distance, table, significand, left, right: table[distance],
-    "between": exp_between,
-}
-INVERSES: dict[str, Callable[..., Any]] = {"table": lambda fraction, table: table[fraction], "between": inverse_between}
-Exp = Annotated[Callable[..., Any], EXPS]
-Inverse = Annotated[Callable[..., Any], INVERSES]
-"""Functions for int16: from tables of all results, or by interpolation in small ones."""
 
 
 @kernel
@@ -95,28 +83,18 @@ def softmax_int8(
 
 @kernel
 def softmax_int16(
-    exp: Exp,
-    inverse: Inverse,
-    x: Int16s,
-    y: Int16s,
-    exps: Elements,
-    inverses: Elements,
-    rows: int,
-    depth: int,
-    significand: int,
-    left: int,
-    right: int,
+    x: Int16s, y: Int16s, exps: Int16s, inverses: Int16s, rows: int, depth: int, multiplier: Multiplier
 ) -> int:
     """Exps are Q0.15, their sum is Q16.15: 2^n (1 + f), where another function inverts f in steps of 2^-16."""
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         total = 0
         for i in range(first, first + depth):
-            y[i] = exp(as_int32(largest - x[i]), exps, significand, left, right)
+            y[i] = exp_between(as_int32(largest - x[i]), exps, multiplier)
             total += y[i]
         total = min(total, INT32_MAX)
         headroom = leading_zeros(total) - 33
-        scale = as_int32(inverse(as_int32((((total << headroom) + (1 << 13)) >> 14) - (1 << 16)), inverses))
+        scale = as_int32(inverse_between(as_int32((((total << headroom) + (1 << 13)) >> 14) - (1 << 16)), inverses))
         shift = 30 - headroom
         for i in range(first, first + depth):
             y[i] = share(y[i], scale, shift)
@@ -159,14 +137,9 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         real_exp = "series" if uses_tiles() else "library"
         return [softmax_float32.step(real_exp=real_exp, **arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
-        multiplier = multiplier_of(QuantizedMultiplier(op.significand, op.shift))._asdict()
-        if not uses_tiles():
-            tables = {"exps": op.exp_lut, "inverses": op.one_over_one_plus_x_lut}
-            return [softmax_int16.step(exp="between", inverse="between", **arrays, **tables, **multiplier)]
-        numbers = np.arange((1 << 16) + 1, dtype=np.int64)
-        tables = {"exps": exps_int16(numbers, op), "inverses": reciprocals_int16(numbers, op)}
-        narrow = {name: table.astype(np.int32) for name, table in tables.items()}
-        return [softmax_int16.step(exp="table", inverse="table", **arrays, **narrow, **multiplier)]
+        multiplier = multiplier_of(QuantizedMultiplier(op.significand, op.shift))
+        tables = {"exps": op.exp_lut, "inverses": op.one_over_one_plus_x_lut}
+        return [softmax_int16.step(**arrays, **tables, multiplier=multiplier)]
     exps = exps_int8(np.arange(256, dtype=np.int64), op).astype(np.int32)
     addends = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).astype(np.int32)
     bits = 8 * y.itemsize
