@@ -448,14 +448,14 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned
     def within(ram_bytes: int) -> Planned:
         return _planned(model, replace(options, ram=ram_bytes), choice)
 
-    least = smallest[2].ram_bytes
-    found = smallest if is_fast(smallest) else within(least * 3 // 2)
+    low = smallest[2].ram_bytes
+    found = smallest if is_fast(smallest) else within(low * 3 // 2)
     if not is_fast(found):
         return smallest
-    while found[2].ram_bytes - least > smallest[2].ram_bytes // 64:
-        middle = (least + found[2].ram_bytes) // 2
+    while found[2].ram_bytes - low > smallest[2].ram_bytes // 64:
+        middle = (low + found[2].ram_bytes) // 2
         planned = within(middle)
-        least, found = (least, planned) if is_fast(planned) else (middle, found)
+        low, found = (low, planned) if is_fast(planned) else (middle, found)
     return found
 
 
@@ -468,20 +468,20 @@ def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Pl
 
     With the least RAM, a stage can have too few rows for the kernels that compute four windows at a time.
     """
-    least = _planned(model, options, choice)
-    is_split = any(isinstance(call, Call) and call.rows is not None for call in least[2].calls)
+    smallest = _planned(model, options, choice)
+    is_split = any(isinstance(call, Call) and call.rows is not None for call in smallest[2].calls)
     if options.ram is not None or options.memories or options.optimize is not None or not is_split:
-        return least
-    if not _is_much_faster(_planned(model, replace(options, optimize=SPEED), choice), least):
-        return least
-    limit = align_up(int(least[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
+        return smallest
+    if not _is_much_faster(_planned(model, replace(options, optimize=SPEED), choice), smallest):
+        return smallest
+    limit = align_up(int(smallest[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
     found = _planned(model, replace(options, ram=limit), choice)
-    return found if _is_much_faster(found, least) else least
+    return found if _is_much_faster(found, smallest) else smallest
 
 
 def _is_much_faster(one: Planned, other: Planned) -> bool:
-    taken, most = _instructions(*one), _instructions(*other)
-    return taken is not None and most is not None and taken <= MUCH_FASTER * most
+    taken, compared = _instructions(*one), _instructions(*other)
+    return taken is not None and compared is not None and taken <= MUCH_FASTER * compared
 
 
 def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> int | None:

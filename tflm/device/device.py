@@ -247,7 +247,7 @@ class Device:
         return self._session.request(kind, struct.pack(f"<{len(numbers)}I", *numbers) + data, **settings)
 
     def _facts(self) -> Facts:
-        data = self._request(Kind.FACTS, most=MAX_PAYLOAD).data
+        data = self._request(Kind.FACTS, max_bytes=MAX_PAYLOAD).data
         size, checksum, arena, stack, heap, operators, ticks, full = FACTS.unpack_from(data)
         known_stack, known_heap = (None if each == NEVER else each for each in (stack, heap))
         text = data[FACTS.size :].decode(errors="replace")
@@ -275,7 +275,7 @@ class Device:
         found = b""
         while len(found) < size:
             count = min(READ_BYTES, size - len(found))
-            answer = self._request(Kind.READ, what, index, len(found), count, most=count + 1)
+            answer = self._request(Kind.READ, what, index, len(found), count, max_bytes=count + 1)
             if answer.status is not Status.DONE or len(answer.data) != count:
                 return None
             found += answer.data

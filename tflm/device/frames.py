@@ -64,12 +64,12 @@ class FrameReader:
     """Finds frames in a stream of bytes.
 
     Attributes:
-        most: the largest payload of a frame; a longer one is treated as other bytes.
+        max_bytes: the largest payload of a frame; a longer one is treated as other bytes.
         strays: how many bytes belonged to no frame.
     """
 
-    def __init__(self, most: int = MAX_PAYLOAD):
-        self.most = most
+    def __init__(self, max_bytes: int = MAX_PAYLOAD):
+        self.max_bytes = max_bytes
         self.strays = 0
         self._pending = bytearray()
 
@@ -99,7 +99,7 @@ class FrameReader:
                 return None
             _, length, kind, session, sequence = HEAD.unpack_from(pending)
             end = HEAD.size + length
-            if length > self.most:
+            if length > self.max_bytes:
                 self._skip(1)
             elif len(pending) < end + CHECK.size:
                 return None

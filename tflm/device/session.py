@@ -105,13 +105,13 @@ class Session:
                 "again with this version of tflm, and flash it"
             )
 
-    def request(self, kind: Kind, payload: bytes = b"", *, most: int = 64, limit: float = LIMIT) -> Answer:
+    def request(self, kind: Kind, payload: bytes = b"", *, max_bytes: int = 64, limit: float = LIMIT) -> Answer:
         """Send a request, and return the answer.
 
         Args:
             kind: kind of the request.
             payload: its data.
-            most: maximum size of the reply in bytes.
+            max_bytes: maximum size of the reply in bytes.
             limit: maximum number of seconds until it arrives.
 
         Raises:
@@ -120,7 +120,7 @@ class Session:
         """
         self._sequence += 1
         frame = Frame(kind, self._number, self._sequence, payload).encoded()
-        self._reader.most = max(most + 1, 64)
+        self._reader.max_bytes = max(max_bytes + 1, 64)
         self.announced = None
         now = self.transport.now
         begin, wait, strays = now(), PATIENCE, self._reader.strays

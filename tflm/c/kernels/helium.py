@@ -156,12 +156,13 @@ def multiply_vector(functions: Functions) -> str | None:
     if shift is None:
         return None
     x, table, outputs, left, rest, rounds, lower = (f"[sp, #{4 * i}]" for i in range(7))
-    depth, _, least, most, x_sum = (f"[sp, #{132 + 4 * i}]" for i in range(5))
+    depth, _, activation_min, activation_max, x_sum = (f"[sp, #{132 + 4 * i}]" for i in range(5))
     limits = (
         ""
         if functions["clamp"] is CLAMPS["clipped"]
         else (
-            f"    ldr r3, {least}\n    vdup.8 q1, r3\n    vmax.s8 q0, q0, q1\n    ldr r3, {most}\n    vdup.8 q1, r3\n"
+            f"    ldr r3, {activation_min}\n    vdup.8 q1, r3\n    vmax.s8 q0, q0, q1\n"
+            f"    ldr r3, {activation_max}\n    vdup.8 q1, r3\n"
             "    vmin.s8 q0, q0, q1\n"
         )
     )

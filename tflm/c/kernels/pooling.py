@@ -101,7 +101,12 @@ def four_combined(
 @kernel
 def pool(combination: Combination, result: Result, x: Elements, y: Elements, pools: Pools) -> int:
     """Combine the elements of each window that are in the image."""
-    channels, start, least, most = pools.channels, pools.start, pools.activation_min, pools.activation_max
+    channels, start, activation_min, activation_max = (
+        pools.channels,
+        pools.start,
+        pools.activation_min,
+        pools.activation_max,
+    )
     x_row = pools.x_columns * channels
     for i in range(pools.y_rows):
         top = i * pools.row_stride - pools.rows_before
@@ -113,15 +118,15 @@ def pool(combination: Combination, result: Result, x: Elements, y: Elements, poo
             window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
             for _four in range(channels >> 2):
                 total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
-                y[0] = min(max(result(total0, count), least), most)
-                y[1] = min(max(result(total1, count), least), most)
-                y[2] = min(max(result(total2, count), least), most)
-                y[3] = min(max(result(total3, count), least), most)
+                y[0] = min(max(result(total0, count), activation_min), activation_max)
+                y[1] = min(max(result(total1, count), activation_min), activation_max)
+                y[2] = min(max(result(total2, count), activation_min), activation_max)
+                y[3] = min(max(result(total3, count), activation_min), activation_max)
                 window = elements_from(window, 4)
                 y = elements_from(y, 4)
             for k in range(channels & 3):
                 total = combined(combination, elements_from(window, k), rows, taps, x_row, channels, start)
-                y[k] = min(max(result(total, count), least), most)
+                y[k] = min(max(result(total, count), activation_min), activation_max)
             y = elements_from(y, channels & 3)
     return DONE
 
@@ -144,7 +149,7 @@ def pool_floats(term: Term, mean: Mean, x: Float32s, y: Float32s, limits: Float3
     """Set y to means of the floats of each window that are inside the image, within limits."""
     channels = pools.channels
     x_row = pools.x_columns * channels
-    least, most = limits[0], limits[1]
+    activation_min, activation_max = limits[0], limits[1]
     target = 0
     for i in range(pools.y_rows):
         top = i * pools.row_stride - pools.rows_before
@@ -162,8 +167,8 @@ def pool_floats(term: Term, mean: Mean, x: Float32s, y: Float32s, limits: Float3
                     for at in range(begin + left * channels, begin + right * channels, channels):
                         total += term(x[at])
                 value = mean(total, count)
-                value = least if value < least else value
-                y[target] = most if value > most else value
+                value = activation_min if value < activation_min else value
+                y[target] = activation_max if value > activation_max else value
                 target += 1
     return DONE
 
@@ -174,8 +179,8 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
         return None
     op: OpDataPooling = node.op_data
-    kind, least, most = node.operator.partition("_")[0], int(op.minimum), int(op.maximum)
-    pools = _pools(x, rows, columns, (least if kind == "MAX" else 0, least, most))
+    kind, activation_min, activation_max = node.operator.partition("_")[0], int(op.minimum), int(op.maximum)
+    pools = _pools(x, rows, columns, (activation_min if kind == "MAX" else 0, activation_min, activation_max))
     return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
 
 
@@ -207,7 +212,7 @@ def _windows(node: Node, part: Part | None) -> tuple[npt.NDArray[Any], npt.NDArr
 
 
 def _pools(x: npt.NDArray[Any], rows: Axis, columns: Axis, limits: tuple[int, int, int]) -> Pools:
-    start, least, most = limits
+    start, activation_min, activation_max = limits
     return Pools(
         x_rows=rows.size,
         x_columns=columns.size,
@@ -216,8 +221,8 @@ def _pools(x: npt.NDArray[Any], rows: Axis, columns: Axis, limits: tuple[int, in
         y_rows=rows.windows,
         y_columns=columns.windows,
         start=start,
-        activation_min=least,
-        activation_max=most,
+        activation_min=activation_min,
+        activation_max=activation_max,
     )
 
 

@@ -121,15 +121,15 @@ def each(function: Function, x: Elements, y: Elements, count: int) -> int:
 
 
 @inlined
-def between(value: Any, least: Any, most: Any) -> Any:
+def between(value: Any, lowest: Any, highest: Any) -> Any:
     """Clamp a value. If the minimum exceeds the maximum, the result is the maximum."""
-    bounded = least if value < least else value
-    return most if value > most else bounded
+    bounded = lowest if value < lowest else value
+    return highest if value > highest else bounded
 
 
 BOUNDS: dict[str, Callable[..., Any]] = {
     "between": between,
-    "above": lambda value, least, most: least if value < least else value,
+    "above": lambda value, lowest, highest: lowest if value < lowest else value,
 }
 Bound = Annotated[Callable[..., Any], BOUNDS]
 
@@ -137,9 +137,9 @@ Bound = Annotated[Callable[..., Any], BOUNDS]
 @kernel
 def clamp(bound: Bound, x: Elements, y: Elements, limits: Elements, count: int) -> int:
     """Clamp x."""
-    least, most = limits[0], limits[1]
+    lowest, highest = limits[0], limits[1]
     for i in range(count):
-        y[i] = bound(x[i], least, most)
+        y[i] = bound(x[i], lowest, highest)
     return DONE
 
 
