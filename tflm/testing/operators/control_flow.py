@@ -1,8 +1,9 @@
-"""Models whose operators run other subgraphs, sometimes nested."""
+"""Models whose operators run other subgraphs, sometimes nested, or keep resource variables."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,15 +12,17 @@ from tflm.schema import (
     ELEMENT_TYPES,
     AddOptions,
     BuiltinOperator,
+    CallOnceOptions,
     IfOptions,
     LessOptions,
     ModelBuilder,
     QuantizationParameters,
+    SubgraphBuilder,
     TensorType,
+    VarHandleOptions,
     WhileOptions,
     quantized,
 )
-from tflm.schema.builder import SubgraphBuilder
 from tflm.testing.drawing import FLOAT32, INT8, INT32, Draw, OperatorCase, shapes, values
 from tflm.testing.operators.declared import LARGE, OPERATORS
 
@@ -183,3 +186,69 @@ def large_flow(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
 for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE):
     OPERATORS[operator.name] = flow(operator)
     LARGE |= {f"{operator.name}-{type.name}": partial(large_flow, operator, type) for type in (FLOAT32, INT8)}
+
+
+class Variable(NamedTuple):
+    """A variable: its name, and the shape, type and quantization of its values."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: TensorType
+    quantization: QuantizationParameters | None
+
+    def handle(self, graph: SubgraphBuilder) -> int:
+        """A handle of the variable, in a subgraph."""
+        handle = graph.tensor(f"{self.name} handle", (1,), TensorType.RESOURCE)
+        graph.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name=self.name))
+        return handle
+
+    def tensor(self, graph: SubgraphBuilder, name: str) -> int:
+        """A tensor for a value."""
+        return graph.tensor(f"{self.name} {name}", self.shape, self.type, self.quantization)
+
+    def read(self, graph: SubgraphBuilder, handle: int, name: str) -> int:
+        """The variable's value."""
+        value = self.tensor(graph, name)
+        graph.operator(BuiltinOperator.READ_VARIABLE, [handle], [value])
+        return value
+
+
+@st.composite
+def variables(draw: Draw, is_initialized: bool = False) -> OperatorCase:
+    """One to three variables, each read, assigned its sum with an input or the input, and perhaps read again."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    drawn = [_variable(draw, f"v{i}") for i in range(draw(st.integers(1, 3)))]
+    if is_initialized or draw(st.booleans()):
+        main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+        _assign_first(draw, builder.subgraph("first"), drawn)
+    for variable in drawn:
+        x = main.input(f"{variable.name} x", *variable[1:])
+        handle = variable.handle(main)
+        before = variable.read(main, handle, "before")
+        assigned = x
+        if draw(st.booleans()):
+            assigned = variable.tensor(main, "sum")
+            main.operator(BuiltinOperator.ADD, [before, x], [assigned], AddOptions())
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, assigned], [])
+        again = variable.handle(main) if draw(st.booleans()) else handle
+        main.output(before, *([variable.read(main, again, "after")] if draw(st.booleans()) else []))
+    invocations = [[values(draw, variable.type, variable.shape) for variable in drawn] for _ in range(INVOKES)]
+    return builder.build(), invocations
+
+
+def _variable(draw: Draw, name: str) -> Variable:
+    type = draw(st.sampled_from([FLOAT32, INT8, INT32]))
+    return Variable(name, draw(shapes(1, 3, 5)), type, quantized(0.5, 3) if type == INT8 else None)
+
+
+def _assign_first(draw: Draw, graph: SubgraphBuilder, drawn: list[Variable]) -> None:
+    """Assign constants to the variables, or to some of them."""
+    for variable in drawn[: draw(st.integers(1, len(drawn)))]:
+        handle = variable.handle(graph)
+        first = graph.constant("first", values(draw, variable.type, variable.shape), variable.quantization)
+        graph.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, first], [])
+
+
+OPERATORS |= dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"), variables())
+OPERATORS["CALL_ONCE"] = variables(is_initialized=True)

@@ -7,11 +7,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType, quantized
-from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, INT64, Draw, OperatorCase, values, zero_points
-from tflm.testing.operators.declared import LARGE, OPERATORS
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_SHAPE,
+    Draw,
+    OperatorCase,
+    values,
+    zero_points,
+)
+from tflm.testing.operators.declared import LARGE, OPERATORS, DrawnOperator, strategy
 from tflm.testing.operators.single_operator import SingleOperator, custom_options
 
 INVOKES = 7
@@ -70,30 +82,21 @@ def detection_options(**changed: Any) -> dict[str, Any]:
 
 def detection_model(boxes: int, classes: int, coordinates: int, anchors: np.ndarray, options: dict[str, Any]) -> bytes:
     """A detector's last operator; `classes` counts a background, if there is one."""
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [
-        main.input("boxes", (1, boxes, coordinates), FLOAT32),
-        main.input("scores", (1, boxes, classes), FLOAT32),
-        main.constant("anchors", anchors),
-    ]
+    model = SingleOperator()
+    for size in (coordinates, classes):
+        model.input(FLOAT32, [np.zeros((1, boxes, size), np.float32)])
+    model.constant(anchors)
     room = options["max_detections"] * min(options["max_classes_per_detection"], options["num_classes"]) ** 2
-    outputs = [
-        main.tensor(name, shape, FLOAT32)
-        for name, shape in (
-            ("detection_boxes", (1, room, 4)),
-            ("detection_classes", (1, room)),
-            ("detection_scores", (1, room)),
-            ("num_detections", (1,)),
-        )
-    ]
-    main.operator(DETECTION, inputs, outputs, custom_options=custom_options(options))
-    main.output(*outputs)
-    return builder.build()
+    shapes = [(1, room, 4), (1, room), (1, room), (1,)]
+    data, _ = model.case(DETECTION, [(shape, FLOAT32, None) for shape in shapes], **options)
+    return data
 
 
-def detections(draw: Draw, **changed: Any) -> OperatorCase:
-    """A detection over a few boxes that overlap, with scores of which some are equal."""
+def detections(draw: Draw, /, **changed: Any) -> OperatorCase:
+    """Detections over a few boxes that overlap, with scores of which some are equal.
+
+    By class they write all of the outputs; the fast ones leave the rest of them as it was.
+    """
     boxes, num_classes = draw(st.integers(1, 40)), draw(st.integers(1, 4))
     classes = num_classes + draw(st.integers(0, 1))
     coordinates = draw(st.sampled_from([4, 4, 6]))
@@ -110,12 +113,6 @@ def detections(draw: Draw, **changed: Any) -> OperatorCase:
     model = detection_model(boxes, classes, coordinates, anchors, options)
     scores = rng.choice(rng.uniform(0, 1, 3 * boxes + 1), (1, boxes, classes)).astype(np.float32)
     return model, [[rng.uniform(-2, 2, (1, boxes, coordinates)).astype(np.float32), scores] for _ in range(2)]
-
-
-@st.composite
-def regular_detections(draw: Draw) -> OperatorCase:
-    """Detections by class, which write all of the outputs; the fast ones leave the rest of them as it was."""
-    return detections(draw)
 
 
 def large_detection(is_regular: bool) -> OperatorCase:
@@ -239,15 +236,12 @@ def tables_of(codes: dict[str, int], bits: int, step: int, size: int) -> list[in
 
 def decode_model(encoded: list[Encoded]) -> bytes:
     """One operator for all of them; each output is copied by another operator, and by the caller."""
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs, outputs = [], []
-    for i, (codes, head, type, shape, parameters) in enumerate(encoded):
-        inputs += [main.constant(f"codes{i}", codes), main.constant(f"metadata{i}", head)]
-        outputs.append(main.tensor(f"y{i}", shape, type, parameters))
-    main.operator("TFLM_DECODE", inputs, outputs)
-    main.output(*outputs)
-    return builder.build()
+    model = SingleOperator()
+    for codes, head, *_ in encoded:
+        model.constant(codes)
+        model.constant(head)
+    data, _ = model.case("TFLM_DECODE", [(shape, type, parameters) for *_, type, shape, parameters in encoded])
+    return data
 
 
 @st.composite
@@ -264,7 +258,7 @@ def large_decode() -> OperatorCase:
     return decode_model([(codes, head, INT8, (2**18,), quantized(0.5))]), [[]]
 
 
-OPERATORS |= {"CIRCULAR_BUFFER": circular_buffer(), DETECTION: regular_detections(), "TFLM_DECODE": decode()}
+OPERATORS |= {"CIRCULAR_BUFFER": circular_buffer(), DETECTION: st.composite(detections)(), "TFLM_DECODE": decode()}
 
 LARGE |= {
     "CIRCULAR_BUFFER": large_circular_buffer,
@@ -272,3 +266,32 @@ LARGE |= {
     f"{DETECTION}-fast": partial(large_detection, False),
     "TFLM_DECODE": large_decode,
 }
+
+
+def _case(model: SingleOperator, *inputs: npt.NDArray[Any]) -> OperatorCase:
+    for array in inputs:
+        model.input(INT32, [array])
+    classes = inputs[1]
+    return model.case("BasicClassifier", [(classes.shape, TensorType.BOOL, None), (classes.shape, INT32, None)])
+
+
+@strategy("BasicClassifier")
+def basic_classifier(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Any classes, sometimes one that does not exist."""
+    shape = draw(st.sampled_from([(1,), (7,), (40,), (1, 5), (1, 9), (2, 3), (3, 8), (1, 1, 3)]))
+    count = math.prod(shape)
+    lowest, highest = draw(st.sampled_from([(0, count - 1)] * 4 + [(-1, count - 1), (0, count)]))
+    classes = np.array(draw(st.lists(st.integers(lowest, highest), min_size=1, max_size=6)), np.int32)
+    posteriors, thresholds = values(draw, INT32, shape), values(draw, INT32, classes.shape)
+    if draw(st.booleans()):
+        thresholds[0] = posteriors.reshape(-1)[classes[0] % count]
+    return _case(model, posteriors, classes, thresholds)
+
+
+def _large() -> OperatorCase:
+    count = math.prod(LARGE_SHAPE)
+    numbers = np.arange(count, dtype=np.int32)
+    return _case(SingleOperator(), numbers, numbers[::-1], numbers)
+
+
+LARGE["BasicClassifier"] = _large

@@ -143,6 +143,10 @@ class DrawnOperator(SingleOperator):
         """A constant, or an input with the same elements in each invoke."""
         self.either(self.draw, elements, type)
 
+    def quantized(self, scale: float, zero_point: int = 0) -> Quantization:
+        """Quantization, or None with float activations."""
+        return None if self.type == FLOAT32 else quantized(float32(scale), zero_point)
+
     def scaled(self, *choices: st.SearchStrategy[float]) -> list[Quantization]:
         """Quantization with a scale from each strategy and any zero point; None for types without quantization."""
         if self.type not in QUANTIZED_TYPES:
@@ -208,10 +212,12 @@ def strategy(
 
 @dataclass(frozen=True)
 class Weights:
-    """A constant of int8, or of floats with float activations; a scale for each slice along a dimension, or one."""
+    """A constant of a type, or of floats with float activations; a scale for each slice along a dimension, or one."""
 
     shape: tuple[int, ...]
     by: int | None = None
+    type: TensorType = INT8
+    scale: float = 0.01
 
     def add(self, model: SingleOperator, activations: TensorType) -> None:
         """Add it to a model."""
@@ -219,8 +225,17 @@ class Weights:
         if activations == FLOAT32:
             return model.constant(elements.astype(np.float32))
         slices = 1 if self.by is None else self.shape[self.by]
-        scales = quantized([0.01 + 0.001 * i for i in range(slices)], 0, self.by or 0)
-        return model.constant(elements.astype(np.int8), scales)
+        scales = quantized([self.scale * (1 + 0.1 * i) for i in range(slices)], 0, self.by or 0)
+        return model.constant(elements.astype(ELEMENT_TYPES[self.type].dtype), scales)
+
+
+class State(Weights):
+    """A variable tensor."""
+
+    def add(self, model: SingleOperator, activations: TensorType) -> None:
+        """Add it to a model."""
+        is_float = activations == FLOAT32
+        model.variable(FLOAT32 if is_float else self.type, self.shape, None if is_float else quantized(self.scale))
 
 
 def large(

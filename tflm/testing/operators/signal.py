@@ -62,12 +62,6 @@ def fft_auto_scale(draw: Draw, model: DrawnOperator) -> OperatorCase:
     return model.case(model.name, [(shape, INT16, None), ((), INT32, None)])
 
 
-def shifted(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Elements of a type; integers are sometimes small."""
-    elements = values(draw, type, shape)
-    return elements if type == FLOAT32 else elements >> draw(st.sampled_from([0, 0, 1, 4, 12]))
-
-
 @strategy("SignalRfft", "SignalIrfft")
 def fft(draw: Draw, model: DrawnOperator) -> OperatorCase:
     """One or more rows, sometimes zero-padded, or with extra bins that are ignored by the inverse."""
@@ -76,7 +70,10 @@ def fft(draw: Draw, model: DrawnOperator) -> OperatorCase:
         size, result = draw(st.just(length) | st.integers(1, length)), length + 2
     else:
         size, result = length + 2 + 2 * draw(st.sampled_from([0, 0, 1, 5])), length
-    model.input(model.type, [shifted(draw, model.type, (*rows, size))])
+    elements = values(draw, model.type, (*rows, size))
+    model.input(
+        model.type, [elements if model.type == FLOAT32 else elements >> draw(st.sampled_from([0, 0, 1, 4, 12]))]
+    )
     return model.case(model.name, [((*rows, result), model.type, None)], T=int(model.type), fft_length=length)
 
 
@@ -268,8 +265,7 @@ _large("SignalFilterBankLog", [Ramp(UINT32)], ((COUNT,), INT16), input_correctio
 _large("SignalFilterBankSpectralSubtraction", [Ramp(UINT32)], CHANNELS, CHANNELS, **SMOOTHING)
 for name, zeros in (("SignalFilterBankSquareRoot", 10), ("SignalFilterBankSquareRoot-large", 54)):
     _large(name, [Ramp(UINT64, factor=1 << zeros), Ramp(INT32, (), highest=1, offset=2)], CHANNELS)
-halves = {"frame_size": 2048, "frame_step": 1024, "prefill": 1}
-_large("SignalFramer", [Ramp(INT16)], ((COUNT // 1024, 2048), INT16), FLAG, **halves)
+_large("SignalFramer", [Ramp(INT16)], ((COUNT // 1024, 2048), INT16), FLAG, frame_size=2048, frame_step=1024, prefill=1)
 _large("SignalPCAN", [Ramp(UINT32), Ramp(UINT32), Ramp(INT16, (125,), is_constant=True)], CHANNELS, snr_shift=6)
 _large("SignalStacker", [Ramp(INT16)], ((2 * COUNT,), INT16), FLAG, **CONTEXT)
 frames = [Ramp(INT16, (64, 2000)), Ramp(INT16, (2000,), is_constant=True)]

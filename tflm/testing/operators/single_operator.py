@@ -47,10 +47,10 @@ class SingleOperator:
         self.operands.append(self.main.constant(f"c{len(self.operands)}", elements, parameters, **packed))
         self.elements.append(np.asarray(elements))
 
-    def omitted(self) -> None:
-        """An operand that is left out."""
-        self.operands.append(-1)
-        self.elements.append(np.zeros(0))
+    def omitted(self, count: int = 1) -> None:
+        """Operands that are left out."""
+        self.operands += [-1] * count
+        self.elements += [np.zeros(0)] * count
 
     def variable(self, type: TensorType, shape: tuple[int, ...], parameters: Quantization = None) -> None:
         """An operand that the operator changes."""

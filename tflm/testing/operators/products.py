@@ -1,4 +1,4 @@
-"""Models of CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV and FULLY_CONNECTED."""
+"""Models of convolutions, FULLY_CONNECTED and BATCH_MATMUL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tflm.testing.drawing import (
     scales,
     sizes,
     values,
-    zero_points,
 )
 from tflm.testing.operators.declared import DrawnOperator, Weights, large, strategy
 from tflm.testing.operators.single_operator import Quantization
@@ -95,10 +94,8 @@ class Layer:
 
     def output(self, spread: st.SearchStrategy[float]) -> Quantization:
         """The output's quantization, at a scale that is mostly near what random accumulators need."""
-        if self.model.type == FLOAT32:
-            return None
-        scale = scale_of(self.input) * self.scales[0] * self.draw(spread)
-        return quantized(float32(scale), self.draw(zero_points(self.model.type)))
+        of_sums = scale_of(self.input) * self.scales[0]
+        return self.model.scaled(spread.map(lambda factor: of_sums * factor))[0]
 
 
 SIZES = st.sampled_from([(8, 6), (8, 6), (8, 6), (70, 9)])
@@ -177,3 +174,28 @@ large("DEPTHWISE_CONV_2D", IMAGE, Weights((1, 3, 3, 16), 3), scales=(0.01,), str
 twice_as_wide: dict[str, Any] = {"shapes": [(1, 64, 128, 32)], "stride_h": 1, "stride_w": 2}
 large("TRANSPOSE_CONV", None, Weights((32, 3, 3, 16), 0), IMAGE, scales=(0.01,), **twice_as_wide)
 large("FULLY_CONNECTED", (256, 512), Weights((256, 512)), None, scales=(0.01,))
+
+
+@strategy("BATCH_MATMUL", invokes=2)
+def batch_matmul(draw: Draw, model: DrawnOperator) -> OperatorCase:
+    """Any batches that broadcast; either side an input or a constant, or swapped."""
+    rows, depth, columns = draw(st.integers(1, 6)), draw(st.integers(1, 20)), draw(st.integers(1, 6))
+    batches = tuple(draw(st.lists(st.integers(1, 3), max_size=3)))
+    swapped = {"adj_x": draw(st.booleans()), "adj_y": draw(st.booleans())}
+    constant = draw(st.sampled_from([None, 0, 1]))
+    left, right = draw(scales(-12, 2)), draw(scales(-12, 2))
+    output = factors(-2, 14).map(lambda factor: left * right * factor)
+    parameters = model.scaled(st.just(left), st.just(right), output)
+    for i, (matrix, is_swapped) in enumerate(zip(((rows, depth), (depth, columns)), swapped.values())):
+        shape = (*draw(_broadcasting(batches)), *(matrix[::-1] if is_swapped else matrix))
+        (model.weights if i == constant else model.operand)(shape, parameters[i])
+    return model.result(parameters[2], **swapped)
+
+
+def _broadcasting(batches: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes that broadcast to `batches` or to less."""
+    ones = st.tuples(*(st.sampled_from([size, size, 1]) for size in batches))
+    return st.tuples(ones, st.sampled_from([0, 0, len(batches)])).map(lambda pair: pair[0][pair[1] :])
+
+
+large("BATCH_MATMUL", (2, 64, 512), (2, 512, 256), scales=(0.01,))
