@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,8 @@ from tflm.application.projects.compiled import compiled_name, compiled_project_f
 from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.device import NEVER
-from tflm.device.frames import BEGIN, MAX_PAYLOAD, Frame, FrameReader
+from tflm.device.frames import BEGIN, MAX_PAYLOAD, REPLY, Frame, FrameReader, Kind
+from tflm.device.session import PROTOCOL, Session
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
@@ -65,6 +67,54 @@ def test_a_changed_frame_is_no_frame_and_hides_none(frame: Frame, garbage: bytes
     for _ in range(MAX_PAYLOAD):  # each time the rest of a frame does not come
         found += reader.give_up()
     assert found == [after]
+
+
+def test_a_frame_is_found_wherever_its_bytes_are_cut() -> None:
+    frame = Frame(1, 2, 3, b"payload")
+    data = b"x" + frame.encoded()
+    for cut in range(len(data)):
+        reader, small = FrameReader(len(frame.payload)), FrameReader(len(frame.payload) - 1)
+        assert [*reader.feed(data[:cut]), *reader.feed(data[cut:])] == [frame]
+        assert reader.strays == 1
+        assert [*small.feed(data[:cut]), *small.feed(data[cut:])] == []
+
+
+class Script:
+    """A wire whose device answers the requests in turn, each with some frames of a kind and a payload."""
+
+    name = "script"
+
+    def __init__(self, answers: list[list[tuple[Kind, bytes]]]):
+        self._answers, self._coming = answers, b""
+
+    def write(self, data: bytes) -> None:
+        """Answer a request."""
+        (asked,) = FrameReader().feed(data)
+        frames = [asked._replace(kind=kind | REPLY, payload=payload) for kind, payload in self._answers.pop(0)]
+        self._coming = b"".join(frame.encoded() for frame in frames)
+
+    def read(self, seconds: float) -> bytes:
+        """The answers to the last request."""
+        found, self._coming = self._coming, b""
+        return found
+
+    def now(self) -> float:
+        """A clock that stands still: nothing is late."""
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_an_operator_is_announced_for_one_request() -> None:
+    hello = (Kind.HELLO, b"\0" + struct.pack("<II", PROTOCOL, 100))
+    ran = [(Kind.ANNOUNCE, (3).to_bytes(4, "little")), (Kind.INVOKE, b"\0")]
+    session = Session(Script([[hello], ran, [(Kind.RESET, b"\0")]]))
+    session.open()
+    session.request(Kind.INVOKE)
+    assert session.announced == 3
+    session.request(Kind.RESET)
+    assert session.announced is None
 
 
 @functools.cache
