@@ -47,7 +47,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """Skips for one reason are one line of the summary, however many tests it keeps from running."""
+    """Let the summary show skips for the same reason in one line, regardless of the number of skipped tests."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = (str(Path(__file__).parent), None, report.longrepr[2])

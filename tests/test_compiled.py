@@ -295,8 +295,8 @@ RELU_OF_RANGE = [0, 0, 0, 0, 0, 1, 2, 3]
 def in_a_process(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A Python process that runs the model, with its cache in a folder.
 
-    Its working directory holds files that end the process that imports them; what it has not imported when the script
-    begins, it would.
+    Its working directory contains modules that end a process that imports them; their names are those of modules that
+    are not yet imported when the script starts.
     """
     planted = folder / "planted"
     planted.mkdir(exist_ok=True)

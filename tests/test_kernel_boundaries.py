@@ -82,7 +82,7 @@ def one_operator(operator: str, inputs: Sequence[Given | None], output: Given, o
 
 
 def answers(case: Case) -> list[np.ndarray[Any, Any]]:
-    """The output of the first invoke by numpy, and by the engine."""
+    """Return the output of the first invoke with numpy, and with the engine."""
     return [run(*case, arena_bytes=1 << 22, delegates=delegates)[0][0] for delegates in ENGINES.values()]
 
 
@@ -360,7 +360,7 @@ def test_pairs_saturate_at_any_zero_point(oracle: Oracle, operator: str) -> None
 @pytest.mark.parametrize("scale", [0.01, 1 / 127, 0.05, 1.0])
 @pytest.mark.parametrize("activation", [NONE, RELU, RELU_N1_TO_1, RELU6])
 def test_activations_end_where_the_type_does(activation: ActivationFunctionType, scale: float, oracle: Oracle) -> None:
-    """-1, 0, 1 and 6 in the integers of an output may lie beyond its ends: below all of them, or above."""
+    """The bounds -1, 0, 1 and 6, quantized, may lie outside of the output's type, below or above all of its values."""
     for zero_point, dtype in [(of, np.int8) for of in ENDS] + [(0, np.int16)]:
         limits = np.iinfo(dtype)
         real = {NONE: (-math.inf, math.inf), RELU: (0, math.inf), RELU_N1_TO_1: (-1, 1), RELU6: (0, 6)}[activation]

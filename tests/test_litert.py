@@ -68,7 +68,7 @@ def counter() -> bytes:
 
 
 def refused() -> bytes:
-    """A RESHAPE to a shape that only one shape of the input has."""
+    """Return a RESHAPE that fits only one shape of the input."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x, y = main.input("x", (2, 3), TensorType.INT8, quantized(0.5)), main.tensor("y", (6,), TensorType.INT8)

@@ -1,4 +1,4 @@
-"""Every option of every command does something that can be seen, and two options that exclude each other say so."""
+"""Every option of every command has a visible effect, and options that exclude each other are rejected together."""
 
 from __future__ import annotations
 

@@ -512,7 +512,7 @@ def test_a_planner_without_the_properties_has_their_defaults() -> None:
 
 
 def peak(operators: Sequence[Any], inputs: Sequence[int], outputs: Sequence[int], sizes: dict[int, int]) -> int:
-    """The most bytes alive at an operator, from the lifetimes of all tensors."""
+    """Return the maximum number of bytes alive at an operator, from the lifetimes of all tensors."""
     uses: dict[int, list[int]] = {tensor: [0] for tensor in inputs}
     for step, operator in enumerate(operators, 1):
         for tensor in (*operator.inputs, *operator.outputs):

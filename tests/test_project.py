@@ -224,7 +224,7 @@ def test_folders_import_in_one_direction() -> None:
 
 
 def test_what_the_package_offers_is_imported_from_its_module() -> None:
-    """The package imports the application for its users; only the command is above both."""
+    """The package imports the application layer for its users; only the command is in a higher layer."""
     below = {name: source for name, source in IMPORTS.items() if name != "tflm" and not name.startswith("tflm.cli")}
     assert [name for name, source in below.items() if re.search(r"^\s*import tflm$", source, re.MULTILINE)] == []
 

@@ -53,7 +53,7 @@ def test_places_meet_where_they_have_a_byte_in_common() -> None:
 
 
 def contents(memory: LabelledBytes, size: int = 12) -> list[tuple[tuple[int, int], ...]]:
-    """The values of each byte, read at once."""
+    """Return the values of each byte, read at once."""
     found: list[Any] = [None] * size
     for begin, end, label in memory.read(0, size):
         found[begin:end] = [label.values] * (end - begin)

@@ -56,7 +56,7 @@ def children_of(wire: Wire) -> tuple[type[Table], ...]:
 
 
 def find_parents() -> dict[type[Table], tuple[type[Table], Field]]:
-    """For every table below the root, one that holds it, and the field that it stands in."""
+    """Return, for every table below the root, a table that refers to it, and the field that does."""
     parents: dict[type[Table], tuple[type[Table], Field]] = {}
     pending: list[type[Table]] = [schema.Model]
     for parent in pending:

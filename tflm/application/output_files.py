@@ -60,7 +60,7 @@ class OutputRules:
         """
         if kind is Written.FOLDER:
             if path.exists() and not path.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, "is not a folder; name a folder", str(path))
+                raise NotADirectoryError(errno.ENOTDIR, "is not a folder; pass a folder", str(path))
             return
         if kind is Written.MODEL:
             self._models.append(path)

@@ -140,7 +140,7 @@ def tile_report(found: TiledModel, name: str, enough: int | None) -> Report:
 
 
 def tile_progress(at: Progress) -> str:
-    """How far a search is, for people."""
+    """Describe the progress of a search for people."""
     if at.checking:
         return f"checking the rewritten model, {at.checking}, {at.seconds:.0f} s"
     return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"

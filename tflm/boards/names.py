@@ -44,7 +44,7 @@ def by_name(name: str, sdk: str | None = None) -> Board:
 
 
 def with_sdk(board: Board, sdk: str) -> Board:
-    """A board with another SDK, and with the kernels that this has instead of another SDK's.
+    """Return a board with another SDK, and with that SDK's usual kernels if the board's are another SDK's.
 
     Raises:
         ArgumentError: there are no figures for the SDK on the board; the message lists the SDKs that have figures.

@@ -233,7 +233,7 @@ def _evaluated(found: QuantizedModel, session: _Session, data: DataSet, limit: i
 
 
 def _outputs_by_operator(model: Model) -> dict[str, str]:
-    """Number and kind of each operator, by the name of its first output."""
+    """Return the number and the kind of each operator, by the name of its first output."""
     main = model.subgraphs[0]
     return {
         (main.tensors or [])[operator.outputs[0]].name or "": f"{index} {model.operator_name(operator)}"

@@ -328,7 +328,8 @@ class _Run:
         return answers[0]
 
     def _correct_answers(self) -> list[Sequence[Sequence[npt.ArrayLike]]] | None:
-        """The oracle's answers, and those after a reset if it is a registration and they differ; None without one."""
+        """Return the oracle's results, and those after a reset if the oracle is a registration and they differ; None
+        without an oracle."""
         if self._oracle is None:
             return None
         if isinstance(self._oracle, Registration):

@@ -106,7 +106,7 @@ def reverse(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 @strategy("BROADCAST_TO", kinds=NUMPY_TYPES, invokes=2)
 def broadcast_to(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """Along any dimensions of 1, and new ones."""
+    """Draw broadcasts along any dimensions of 1, and along new ones."""
     result = draw(st.lists(st.integers(2, 4) | st.just(1), min_size=1, max_size=5))
     model.operand([draw(st.sampled_from([size, size, 1])) for size in result][draw(st.sampled_from([0, 0, 1, 2])) :])
     model.constant(np.array(result, draw(st.sampled_from([np.int32, np.int64]))))
