@@ -27,7 +27,7 @@ from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, depthwise_convoluti
 from tflm.c.kernels.arithmetic import linear_constants
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
-from tflm.c.kernels.part import Run, no_kernels
+from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.kernels.requantization import (
     CLAMPS,
@@ -495,7 +495,7 @@ class BoundCase(NamedTuple):
     expected: Sequence[list[Array]]
 
 
-def lean_or_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[Run] | None:
+def lean_or_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[StepOrLoop] | None:
     """Return the steps with less scratch memory if there are some, otherwise those of small kernels."""
     return bind_lean(context, node, registration) or bind_small(context, node, registration)
 

@@ -174,7 +174,7 @@ def test_no_name_of_a_file_gets_out_of_its_comment(name: str, tmp_path: Path) ->
 
 def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "file: is not a folder; name a folder" in refusal("export", INT8_MODEL, tmp_path / "file")
+    assert "file: is not a folder; pass a folder" in refusal("export", INT8_MODEL, tmp_path / "file")
     assert "file is not a folder" in refusal("export", INT8_MODEL, tmp_path / "file" / "folder")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tflm.c.binding import BoundModel, BoundOperator
 from tflm.c.control_flow import calls_in
 from tflm.c.kernels import KERNELS, Part
-from tflm.c.kernels.part import Run
+from tflm.c.kernels.part import StepOrLoop
 from tflm.c.row_copies import BY_ROWS, copies_of_rows, moved_copies
 from tflm.compiler.language import Step
 from tflm.compiler.processor import without_tiles
@@ -33,7 +33,7 @@ ROWS = 1
 """Dimension of a tensor that counts its rows."""
 
 
-def bind_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[Run] | None:
+def bind_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[StepOrLoop] | None:
     """Return the calls of a whole operator, with kernels for small processors, or with plain kernels of the compiled
     engine."""
     small = KERNELS.get(registration.name)
@@ -45,7 +45,7 @@ def bind_small(context: KernelContext, node: Node, registration: Registration) -
     return None if steps is None or any(map(_holds_addresses, steps)) else steps
 
 
-def bind_lean(context: KernelContext, node: Node, registration: Registration) -> Sequence[Run] | None:
+def bind_lean(context: KernelContext, node: Node, registration: Registration) -> Sequence[StepOrLoop] | None:
     """Return the calls of a whole operator with slower kernels that use less scratch memory; None if there are none."""
     small = KERNELS.get(registration.name)
     return None if small is None or small.lean is None else small.lean.bind(context, node, None)
@@ -137,7 +137,7 @@ class RowBinder:
         )
         assert node.tensors is not None
         banded = replace(node, tensors=RowTensors(node.tensors, inputs, outputs))
-        steps: Sequence[Run] | None
+        steps: Sequence[StepOrLoop] | None
         if node.operator in BY_ROWS:
             steps = self._copies(operator, call, inputs, outputs)
         elif axis is not None:

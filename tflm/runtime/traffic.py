@@ -58,27 +58,27 @@ class Traffic:
 
     @property
     def head_read_bytes(self) -> int:
-        """Read in the head."""
+        """Bytes read in the head."""
         return sum(each.head_read_bytes for each in self.operators)
 
     @property
     def head_written_bytes(self) -> int:
-        """Written in the head."""
+        """Bytes written in the head."""
         return sum(each.head_written_bytes for each in self.operators)
 
     @property
     def tail_read_bytes(self) -> int:
-        """Read in the tail: variables and operators' persistent data."""
+        """Bytes read in the tail: variables and operators' persistent data."""
         return sum(each.tail_read_bytes for each in self.operators) + self.kept_bytes
 
     @property
     def tail_written_bytes(self) -> int:
-        """Written in the tail."""
+        """Bytes written in the tail."""
         return sum(each.tail_written_bytes for each in self.operators)
 
     @property
     def flash_read_bytes(self) -> int:
-        """Read in the model's file."""
+        """Bytes read in the model's file."""
         return sum(each.flash_read_bytes for each in self.operators)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflm.c.kernels import broadcasts
 from tflm.c.kernels.broadcasts import broadcast
-from tflm.c.kernels.part import Part, Run
+from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_requantizer
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
@@ -160,7 +160,7 @@ def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Re
     return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Run] | None:
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind ADD, SUB or MUL."""
     op, dtype = node.op_data, node.eval_output(0).elements.dtype
     if not isinstance(op, (Sum, Product)) or dtype not in (np.int8, np.int16):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.control_flow import Repeat
-from tflm.c.kernels.part import Part, Run
+from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.language import DONE, Elements, Step, UInt8s, kernel
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled import elementwise
@@ -71,7 +71,7 @@ class Nest(NamedTuple):
     rows: list[Array]
     steps: list[tuple[int, ...]]
 
-    def repeated(self, step: Step) -> Run:
+    def repeated(self, step: Step) -> StepOrLoop:
         """Return a call on the first rows, repeated for all rows."""
         if not self.counts:
             return step
@@ -100,7 +100,9 @@ def nest_of(inputs: Sequence[Array], y: Array) -> Nest:
     return Nest(tuple(size for size, _ in outer), rows, list(zip(*(steps for _, steps in outer))))
 
 
-def broadcast(node: Node, count: int, bind_rows: BindRows, *, bind_whole: BindRows | None = None) -> list[Run] | None:
+def broadcast(
+    node: Node, count: int, bind_rows: BindRows, *, bind_whole: BindRows | None = None
+) -> list[StepOrLoop] | None:
     """Bind an operator whose first `count` inputs broadcast; None if its kernels do not support it.
 
     Only constants are stored as broadcast; other inputs are copied at most into the output.
@@ -126,11 +128,11 @@ def broadcast(node: Node, count: int, bind_rows: BindRows, *, bind_whole: BindRo
         return _all(copies, bind_rows(operands))
 
 
-def _all(first: Sequence[Step], then: Sequence[Step] | None) -> list[Run] | None:
+def _all(first: Sequence[Step], then: Sequence[Step] | None) -> list[StepOrLoop] | None:
     return None if then is None else [*first, *then]
 
 
-def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> list[Run] | None:
+def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> list[StepOrLoop] | None:
     steps, copies = bind_rows(nest.rows), list[Step]()
     if steps is None:
         number = min(range(len(inputs)), key=lambda i: nest.rows[i].size)
@@ -143,7 +145,7 @@ def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> 
     return None if steps is None else [*copies, *map(nest.repeated, steps)]
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Run] | None:
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind an element-wise operator of two inputs, or SELECT_V2."""
 
     def bind_rows(operands: Sequence[Array]) -> Sequence[Step] | None:

@@ -32,10 +32,10 @@ class Part(NamedTuple):
     backwards: bool = False
 
 
-Run = Union[Step, Repeat[Step]]
+StepOrLoop = Union[Step, Repeat[Step]]
 """A call of a kernel, once or in nested loops."""
 
-Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[Run] | None"]
+Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[StepOrLoop] | None"]
 """Returns the calls that compute a part of an operator, or all of it; None if the kernels do not support it."""
 
 

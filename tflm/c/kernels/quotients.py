@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflm.c.kernels import broadcasts
 from tflm.c.kernels.broadcasts import broadcast
-from tflm.c.kernels.part import Part, Run
+from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int64
@@ -107,7 +107,7 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
     return DONE
 
 
-def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Run] | None:
+def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind DIV."""
     op, dtype = node.op_data, node.eval_output(0).elements.dtype
     if isinstance(op, Clamped) and dtype == np.int32:
