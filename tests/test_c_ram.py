@@ -20,7 +20,7 @@ from tflm.c.binding import StateAndScratch, bind_model
 from tflm.c.row_binding import bind_small
 from tflm.c.source import written
 from tflm.errors import ArgumentError
-from tflm.schema import BuiltinOperator, Padding, TensorType, TransposeOptions
+from tflm.schema import AddOptions, BuiltinOperator, FullyConnectedOptions, Padding, TensorType, TransposeOptions
 from tflm.targets import CORTEX_M, align_up
 
 
@@ -179,3 +179,34 @@ def test_lines_are_short_and_each_operator_is_named() -> None:
     assert max(len(line) for text in files.values() for line in text.splitlines()) <= 120
     for index, operator in enumerate(model.subgraphs[0].operators or ()):
         assert f"/* {index} {model.operator_name(operator)}: " in files["net.c"]
+
+
+def crossing_branches() -> tflm.Model:
+    """Two branches that widen and narrow a vector, each wide vector made before either is narrowed."""
+    rng, builder = np.random.default_rng(3), tflm.ModelBuilder()
+    main = builder.subgraph()
+
+    def dense(x: int, size: int, units: int) -> int:
+        weights = main.constant("w", rng.integers(-127, 128, (units, size)).astype(np.int8), tflm.quantized(0.01))
+        y = main.tensor("y", (1, units), TensorType.INT8, tflm.quantized(0.1))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y], FullyConnectedOptions())
+        return y
+
+    x = main.input("x", (1, 16), TensorType.INT8, tflm.quantized(0.05))
+    wide = [dense(x, 16, 400) for _ in range(2)]
+    narrow = [dense(each, 400, 8) for each in wide]
+    total = main.tensor("total", (1, 8), TensorType.INT8, tflm.quantized(0.2))
+    main.operator(BuiltinOperator.ADD, narrow, [total], AddOptions())
+    main.output(total)
+    return tflm.Model(builder.build())
+
+
+@needs_compiler
+def test_operators_run_in_the_order_that_takes_less_ram(tmp_path: Path) -> None:
+    model = crossing_branches()
+    compiled = tflm.compile_model(model)
+    assert compiled.ram_bytes < 2 * 400
+    x = np.random.default_rng(4).integers(-128, 128, (1, 16)).astype(np.int8)
+    (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
+    assert found is not None
+    np.testing.assert_array_equal(found[0], result_of(model, x))

@@ -13,7 +13,7 @@ from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
-"""Maximum number of sets of operators kept after each step. If there are no more, the order found is optimal."""
+"""Default of `most_sets`. If there are no more sets, the order found is optimal."""
 
 LARGEST_NUMBER_OF_OPERATORS = 4096
 """Maximum number of operators for which an order is searched: a set of operators has a bit for each."""
@@ -53,6 +53,7 @@ def smaller_order(
     scratch_bytes: Mapping[int, int],
     seconds: float | None = None,
     progress: Progress | None = None,
+    most_sets: int = LARGEST_NUMBER_OF_SETS,
 ) -> OperatorOrder | None:
     """Find an order of the first subgraph's operators with a lower peak than the original; None if none was found.
 
@@ -64,6 +65,7 @@ def smaller_order(
         seconds: time limit, or None. After half of it, the search keeps only the best set of each step; after all
             of it, it gives up.
         progress: called with the state of the search: the peak of the original order and its best lower bound.
+        most_sets: maximum number of sets of operators kept after each step.
     """
     begin, reporter = time.monotonic(), Reporter(progress, "ordering")
     operators = model.subgraphs[0].operators or ()
@@ -87,8 +89,8 @@ def smaller_order(
             sets += 1
             reporter.report(elapsed, sets, limit, peak)
         best = sorted(after.items(), key=lambda item: item[1][:2])
-        exact = exact and len(best) <= LARGEST_NUMBER_OF_SETS
-        level = dict(best[:LARGEST_NUMBER_OF_SETS])
+        exact = exact and len(best) <= most_sets
+        level = dict(best[:most_sets])
         peak = best[0][1].peak if best and exact else peak
     if not level:
         return None
