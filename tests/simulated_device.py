@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tflm
-from tflm.device.device import NEVER, What
+from tflm.device.device import NEVER, DataKind
 from tflm.device.frames import REPLY, Frame, FrameReader, Kind
 from tflm.device.session import PROTOCOL, Status
 from tflm.runtime.growing_arena import ready_interpreter
@@ -141,17 +141,21 @@ class SimulatedDevice(MicroProfiler):
         """The reply to WRITE, READ or CHECKSUM."""
         what, index, begin = struct.unpack_from("<III", request)
         if kind == Kind.WRITE:
-            assert what == What.INPUT
+            assert what == DataKind.INPUT
             assert self.paused is None
             flat = self.interpreter.input(index).data.reshape(-1).view(np.uint8)
             flat[begin : begin + len(request) - 12] = np.frombuffer(request[12:], np.uint8)
             return bytes([Status.DONE])
         data = {
-            What.TENSOR: lambda: self.tensors.get((self.paused or 0, index), b"") if self.paused is not None else b"",
-            What.OUTPUT: lambda: np.ascontiguousarray(self.interpreter.output(index).data).tobytes(),
-            What.OPERATORS: lambda: struct.pack(f"<{2 * len(self.table)}I", *(n for row in self.table for n in row)),
-            What.MODEL: lambda: bytes(self.model.data),
-        }[What(what)]()
+            DataKind.TENSOR: lambda: (
+                self.tensors.get((self.paused or 0, index), b"") if self.paused is not None else b""
+            ),
+            DataKind.OUTPUT: lambda: np.ascontiguousarray(self.interpreter.output(index).data).tobytes(),
+            DataKind.OPERATORS: lambda: struct.pack(
+                f"<{2 * len(self.table)}I", *(n for row in self.table for n in row)
+            ),
+            DataKind.MODEL: lambda: bytes(self.model.data),
+        }[DataKind(what)]()
         if kind == Kind.CHECKSUM:
             return bytes([Status.DONE]) + struct.pack("<I", zlib.crc32(self.bytes_of(index)))
         count = struct.unpack_from("<I", request, 12)[0]

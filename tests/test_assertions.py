@@ -38,7 +38,7 @@ class Module:
 
     Attributes:
         asserting: functions that assert themselves.
-        calls: of each function, those of the tests' own modules that it calls.
+        calls: for each function, the functions of the tests' own modules that it calls.
     """
 
     def __init__(self, name: str, source: str, names: set[str]):

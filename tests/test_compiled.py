@@ -56,7 +56,7 @@ EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else
 def run_guarded(model: bytes, invocations: Sequence[Arrays], planner: str) -> list[Arrays]:
     """Outputs of the engine, in an arena whose tensors end at a page that can't be touched.
 
-    What an invoke writes, it writes to tensors, not between them.
+    An invoke writes only to tensors, not between them.
     """
     arena = bytearray(1 << 20)
     measured = tflm.MicroAllocator(arena, planner, persistent_arena=bytearray(1 << 20))

@@ -1,7 +1,8 @@
 """No array of the package has numpy's default integer type, which has 32 bits on a machine of 32 bits.
 
-The code itself is read: whatever makes integers says their type, be it None for that of what is given. What the code
-does not tell is shown by `make i386`, which runs the real models and the kernels' tests on such a machine.
+The source code is read: every call that creates integers must specify their type; None stands for the type of the
+argument. What the code does not tell is shown by `make i386`, which runs the real models and the kernels' tests on such
+a machine.
 """
 
 import ast

@@ -79,7 +79,8 @@ LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any]] = {
 @pytest.mark.parametrize("exponent", [24, 30])
 @pytest.mark.parametrize("operator", LAYERS)
 def test_results_wrap_where_the_zero_point_is_added(oracle: Oracle, operator: str, exponent: int) -> None:
-    """Products at the output's scale next to -2^31: the scales multiply to a little less than 2^exponent."""
+    """Products are close to -2^31 at the output's scale, because the product of the scales is slightly less than
+    2^exponent."""
     x_shape, weights_shape, options = LAYERS[operator]
     step = 2.0**-23
     scales = 1 + 512 * step, 1 - 512 * step, 2.0**-exponent

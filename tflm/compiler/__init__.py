@@ -6,6 +6,6 @@
 - `machine_code` finds the machine code of kernels. `object_loader` loads object files without LLVM where it can,
   otherwise `llvm_linker` does. `cache` keeps them in `cached_files`, for the `processor` of this machine: `host` has
   what LLVM says about it, `arm64` detects the features of Arm.
-- What systems differ in is in modules of their own: `posix_files` and `windows_files`.
+- Differences between systems are in separate modules: `posix_files` and `windows_files`.
 - `calls` makes a function of a kernel; without the extra, its definition in Python.
 """

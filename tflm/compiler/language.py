@@ -33,16 +33,16 @@ is a kernel of its own, compiled when it is first called.
 
 - An `int` parameter has 32 bits in C. Annotate it with `Wide`, or with other `Bounds`, if it needs more or fewer, and
   with `Address` if it is one.
-- Integers are computed in 32 bits if their range shows that nothing is lost, else in 64. What is used as an index alone
-  has 32. Wrap what is to wrap at 32 bits by `as_int32(...)`.
+- Integers are computed in 32 bits if their range shows that nothing is lost, else in 64. A number that is only used as
+  an index has 32. Wrap what is to wrap at 32 bits by `as_int32(...)`.
 - In a module with `NARROW_INTEGERS = True`, no operation overflows when operands of up to 32 bits are computed in 32
   bits, and others in 64, as in C: only `as_int64(...)` widens.
 - A variable has one type in the whole function. Loops run over `range(...)`; a number is assigned before it is read.
 - A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
 - Functions pass values on in a NamedTuple under `@by_value`; in C, each of its fields is a parameter.
 
-What several kernels share is a function under `@inlined`. What Python has no words for (vectors, a cast of bits) is an
-`@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
+Code that several kernels share is a function under `@inlined`. What Python cannot express (vectors, a cast of bits) is
+an `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
 
 This module imports no compiler: a process that finds its machine code in the cache needs none.
 """

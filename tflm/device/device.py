@@ -45,7 +45,7 @@ OPERATOR = np.dtype([("ticks", "<u4"), ("checksum", "<u4")])
 Bytes = npt.NDArray[np.uint8]
 
 
-class What(IntEnum):
+class DataKind(IntEnum):
     """The kinds of data that a device reads and writes."""
 
     TENSOR = 0
@@ -181,7 +181,7 @@ class Device:
         for (_, tensor), data in self.observe(reads).items():
             _fill(self._host.get_tensor(tensor), data)
 
-    # --- What only a device has --------------------------------------------------------------------------------
+    # --- Only devices --------------------------------------------------------------------------------
 
     def observe(self, reads: Mapping[int, Sequence[int]], announces: bool = False) -> dict[tuple[int, int], bytes]:
         """Invoke as `invoke` does, and read tensors on the way.
@@ -216,11 +216,11 @@ class Device:
     def operators(self) -> npt.NDArray[Any]:
         """Ticks and the CRC-32 of the outputs of each operator in the last invoke: NEVER if it was not observed."""
         size = OPERATOR.itemsize * self.facts.operators
-        return np.frombuffer(self._required(What.OPERATORS, 0, size), OPERATOR)
+        return np.frombuffer(self._required(DataKind.OPERATORS, 0, size), OPERATOR)
 
     def checksum(self, tensor: int) -> int | None:
         """The CRC-32 of a tensor, as it is now; None if the device does not have it in one piece."""
-        answer = self._request(Kind.CHECKSUM, What.TENSOR, tensor, 0)
+        answer = self._request(Kind.CHECKSUM, DataKind.TENSOR, tensor, 0)
         return int.from_bytes(answer.data, "little") if answer.status is Status.DONE else None
 
     def read_facts(self) -> Facts:
@@ -268,9 +268,9 @@ class Device:
     def _read_model(self, size: int) -> Model:
         if not size:
             raise DeviceError(f"{self._session.transport.name}: the device has no model file; pass the model")
-        return Model(self._required(What.MODEL, 0, size))
+        return Model(self._required(DataKind.MODEL, 0, size))
 
-    def _read(self, what: What, index: int, size: int) -> bytes | None:
+    def _read(self, what: DataKind, index: int, size: int) -> bytes | None:
         """Bytes of a tensor; None if the device does not have them."""
         found = b""
         while len(found) < size:
@@ -281,7 +281,7 @@ class Device:
             found += answer.data
         return found
 
-    def _required(self, what: What, index: int, size: int) -> bytes:
+    def _required(self, what: DataKind, index: int, size: int) -> bytes:
         found = self._read(what, index, size)
         if found is None:
             raise DeviceError(
@@ -292,7 +292,7 @@ class Device:
     def _write(self, index: int, data: bytes) -> None:
         room = self._session.payload - 12
         for begin in range(0, len(data), room):
-            self._request(Kind.WRITE, What.INPUT, index, begin, data=data[begin : begin + room])
+            self._request(Kind.WRITE, DataKind.INPUT, index, begin, data=data[begin : begin + room])
 
     def _invoke(self, reads: Mapping[int, Sequence[int]], announces: bool) -> dict[tuple[int, int], bytes]:
         for i in range(self.inputs_size()):
@@ -311,13 +311,13 @@ class Device:
             if status is not Status.PAUSED:
                 break
             for tensor in reads.get(at, ()):
-                data = self._read(What.TENSOR, tensor, self._host.get_tensor(tensor).bytes)
+                data = self._read(DataKind.TENSOR, tensor, self._host.get_tensor(tensor).bytes)
                 if data is not None:
                     found[at, tensor] = data
             kind = Kind.RESUME
         for i in range(self.outputs_size()):
             output = self.output(i)
-            _fill(output, self._required(What.OUTPUT, i, output.bytes))
+            _fill(output, self._required(DataKind.OUTPUT, i, output.bytes))
         self.invokes += 1
         return found
 

@@ -29,9 +29,9 @@ class OperatorTraffic:
     Attributes:
         subgraph_index, operator_index: its place in the model.
         operator: its name.
-        head_read_bytes, head_written_bytes: in the head.
-        tail_read_bytes, tail_written_bytes: in the tail: variables.
-        flash_read_bytes: constants of the model.
+        head_read_bytes, head_written_bytes: bytes read and written in the head.
+        tail_read_bytes, tail_written_bytes: bytes of variables read and written in the tail.
+        flash_read_bytes: bytes of the model's constants that it reads.
     """
 
     subgraph_index: int

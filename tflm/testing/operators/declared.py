@@ -257,7 +257,7 @@ def large(
         scales: scales of the tensors of quantized types, or quantization of those that are not floats; the outputs'
             after those of the shapes among the operands. The last is repeated.
         type: the type of the outputs, by default the main tensor's.
-        shapes: of the outputs; by default those that follow from the operands.
+        shapes: shapes of the outputs; by default, they follow from the operands.
         given: fields of the options.
     """
     for kind in kinds or REGISTRATIONS[name].types:
