@@ -51,10 +51,6 @@ class Encoding(NamedTuple):
     encoded: Encoded
 
 
-Encodings = Mapping[int, Encoding]
-"""Encodings, by tensor of the first subgraph."""
-
-
 def has_decoders(model: Model) -> bool:
     """Whether the first subgraph has TFLM_DECODE operators."""
     return any(model.operator_name(operator) == TFLM_DECODE.name for operator in model.subgraphs[0].operators or ())

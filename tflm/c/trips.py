@@ -72,7 +72,6 @@ class _Counting:
     def __init__(self, kernel: Kernel, known: frozenset[str]):
         self.names: list[str] = []
         self._functions: dict[tuple[Any, ...], _Function] = {}
-        self._kernel = kernel
         function = kernel.function
         self._records = {name: record_of(function, name) for name in parameters_of(tree_of(function))}
         kinds: dict[str, Any] = {}

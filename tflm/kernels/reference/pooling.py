@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -241,18 +241,12 @@ AVERAGE_POOL_2D = Registration(
     overlap=behind_each_channel,
     versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )
-MAX_POOL_2D = Registration(
-    BuiltinOperator.MAX_POOL_2D,
-    _bind_max,
-    _prepare,
-    op_data=OP_DATA_POOLING,
-    requests=tensors(),
-    builtin_data=TFLITE_POOL_PARAMS,
-    max_version=3,
-    types=TYPES,
-    output_shapes=pooled,
+MAX_POOL_2D = replace(
+    AVERAGE_POOL_2D,
+    operator=BuiltinOperator.MAX_POOL_2D,
+    bind=_bind_max,
+    int8_registration=False,
     overlap=behind_each_window,
-    versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )
 L2_POOL_2D = Registration(
     BuiltinOperator.L2_POOL_2D,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.node import KernelContext, Node, Requests
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Bind, Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.shapes import reduced, require_axis
@@ -22,7 +22,7 @@ from tflm.kernels.support.views import as_numbers, bind_by_parameters
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.version_rules import Versions, by_input
+from tflm.schema.version_rules import by_input
 from tflm.targets import BOOL, FLOAT, INT, INT32, Since, Struct, Until
 
 INPUT, AXIS = range(2)
@@ -240,69 +240,43 @@ def _all(x: Array, axes: tuple[int, ...], op_data: Any) -> Array:
     return _reduced(x, axes, np.bitwise_and.reduce, initial=np.uint8(1))
 
 
-def _registration(
-    operator: BuiltinOperator,
-    prepare: Callable[[KernelContext, Node], None],
-    requests: Requests,
-    reduction: Reduction,
-    max_version: int,
-    types: tuple[TensorType, ...],
-    versions: Versions | None = None,
-    since: str = "",
-) -> Registration:
-    return Registration(
-        operator,
-        _bind_with(reduction),
-        prepare,
-        op_data=OP_DATA_REDUCE,
-        requests=requests,
-        builtin_data=TFLITE_REDUCER_PARAMS,
-        max_version=max_version,
-        types=types,
-        since=since,
-        output_shapes=reduced,
-        versions=versions or {},
-    )
-
-
-MEAN = _registration(
+MEAN = Registration(
     BuiltinOperator.MEAN,
+    _bind_with(_mean),
     _prepare_sum,
-    _requests_of_sum,
-    _mean,
-    3,
-    SUM_TYPES,
+    op_data=OP_DATA_REDUCE,
+    requests=_requests_of_sum,
+    builtin_data=TFLITE_REDUCER_PARAMS,
+    max_version=3,
+    types=SUM_TYPES,
+    output_shapes=reduced,
     versions=by_input(INT16=3, INT8=2),
 )
-SUM = _registration(
-    BuiltinOperator.SUM,
-    _prepare_sum,
-    _requests_of_sum,
-    _sum,
-    2,
-    SUM_TYPES,
+SUM = replace(
+    MEAN,
+    operator=BuiltinOperator.SUM,
+    bind=_bind_with(_sum),
+    max_version=2,
     since="32b0fe993",
     versions=by_input(INT8=2),
 )
-REDUCE_MAX = _registration(
-    BuiltinOperator.REDUCE_MAX,
-    _prepare_min_max,
-    _requests_of_min_max,
-    _maximum,
-    3,
-    MIN_MAX_TYPES,
-    versions=by_input(INT16=3, INT8=2),
+REDUCE_MAX = replace(
+    MEAN,
+    operator=BuiltinOperator.REDUCE_MAX,
+    bind=_bind_with(_maximum),
+    prepare=_prepare_min_max,
+    requests=_requests_of_min_max,
+    types=MIN_MAX_TYPES,
 )
-REDUCE_MIN = _registration(
-    BuiltinOperator.REDUCE_MIN,
-    _prepare_min_max,
-    _requests_of_min_max,
-    _minimum,
-    3,
-    MIN_MAX_TYPES,
-    since="3d4cdc19f",
-    versions=by_input(INT16=3, INT8=2),
-)
-REDUCE_ALL = _registration(
-    BuiltinOperator.REDUCE_ALL, _prepare_all, _requests_of_all, _all, 1, ALL_TYPES, since="ef382bdaa"
+REDUCE_MIN = replace(REDUCE_MAX, operator=BuiltinOperator.REDUCE_MIN, bind=_bind_with(_minimum), since="3d4cdc19f")
+REDUCE_ALL = replace(
+    MEAN,
+    operator=BuiltinOperator.REDUCE_ALL,
+    bind=_bind_with(_all),
+    prepare=_prepare_all,
+    requests=_requests_of_all,
+    max_version=1,
+    types=ALL_TYPES,
+    since="ef382bdaa",
+    versions={},
 )
