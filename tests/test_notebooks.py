@@ -1,4 +1,4 @@
-"""The notebook runs, and shows what it promises."""
+"""The notebook runs, and its outputs are those that it announces."""
 
 from __future__ import annotations
 

@@ -165,7 +165,8 @@ class FitSearch:
                 return
 
     def chosen(self) -> Candidate:
-        """The first that fits the chip, then with its head, then at all; else the smallest, of those that may fit.
+        """The first candidate that fits the chip's RAM, else the first whose head does, else the first that fits;
+        otherwise the smallest of those that may fit.
 
         The streaming form comes before others that fit likewise.
         """

@@ -86,7 +86,7 @@ def _compile(kernel: Kernel) -> None:
         failures = machine_code.load([kernel], quietly=True)
         if not compiler_process.is_closed():
             machine_code.warn_of(failures)
-    except Exception as error:  # also a warning that filters make an error
+    except Exception as error:  # including warnings that filters turn into errors
         machine_code.give_up([kernel])
         if not compiler_process.is_closed():
             logging.getLogger(__name__).warning("%s", error)

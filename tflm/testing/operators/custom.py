@@ -235,7 +235,7 @@ def tables_of(codes: dict[str, int], bits: int, step: int, size: int) -> list[in
 
 
 def decode_model(encoded: list[Encoded]) -> bytes:
-    """One operator for all of them; each output is copied by another operator, and by the caller."""
+    """Return a model in which one operator decodes all tensors; another operator, and the caller, copy each output."""
     model = SingleOperator()
     for codes, head, *_ in encoded:
         model.constant(codes)
