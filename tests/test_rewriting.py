@@ -721,6 +721,15 @@ def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> Non
             check_tags(model, replace(measured, buffers=buffers))
 
 
+def test_a_stripped_model_keeps_the_metadata_that_is_not_for_converters() -> None:
+    model = tflm.Model(network())
+    for name, content in (("mine", b"kept"), ("min_runtime_version", b"2.1"), ("CONVERSION_METADATA", b"long" * 99)):
+        model = tflm.Model(with_metadata(model, name, content))
+    stripped = tflm.Model(tflm.strip(model))
+    assert [entry.name for entry in stripped.root.metadata or ()] == ["mine"]
+    assert bytes(stripped.metadata("mine") or b"") == b"kept"
+
+
 @given(model=image_graph())
 @settings(max_examples=examples(10))
 def test_a_stripped_model_is_smaller_keeps_its_plan_and_its_answers(model: bytes) -> None:
