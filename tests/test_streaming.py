@@ -42,6 +42,7 @@ from tflm.schema import (
     Padding,
     ReshapeOptions,
     SliceOptions,
+    SoftmaxOptions,
     TensorType,
     VarHandleOptions,
     quantized,
@@ -798,3 +799,23 @@ def test_states_that_take_each_other_s_place_begin_as_they_should(tmp_path: Path
     expected = answers(model, list(windows(first, frames, 1)))
     found = program.run([[new] for new in frames])
     np.testing.assert_array_equal([outputs and outputs[0] for outputs in found], expected)
+
+
+@pytest.mark.parametrize("kind", ["softmax over time", "constant along time"])
+def test_what_mixes_or_tells_apart_frames_is_computed_whole(kind: str) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = (1, 6) if kind == "softmax over time" else (1, 6, 1, 2)
+    x = main.input("x", shape, TensorType.INT8, quantized(0.5))
+    a = main.tensor("a", shape, TensorType.INT8, quantized(0.5))
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    if kind == "softmax over time":
+        y = main.tensor("y", shape, TensorType.INT8, quantized(1 / 256, -128))
+        main.operator(BuiltinOperator.SOFTMAX, [a], [y], SoftmaxOptions(beta=1.0))
+    else:
+        y = main.tensor("y", shape, TensorType.INT8, quantized(0.5))
+        ramp = main.constant("ramp", np.arange(12, dtype=np.int8).reshape(shape), quantized(0.5))
+        main.operator(BuiltinOperator.ADD, [a, ramp], [y], AddOptions())
+    main.output(y)
+    with pytest.raises(tflm.StreamError, match=r"operator 1 \(\w+\) needs the whole window"):
+        tflm.stream(tflm.Model(builder.build()), axis=1)
