@@ -89,6 +89,7 @@ EXCLUSIVE = {
     "fit": (("--ram 1M", "--board pico"),),
     "flash": (*(("--map firmware.map --board pico", each) for each in ("--build unknown", "--flash-data nowhere")),),
     "plan": (
+        *(("--planner greedy", each) for each in ("--steps 1", "--time-limit 1")),
         *(("--memories A:1M", each) for each in ("--head-ram 1K", "--csv a.csv", "--always", "--planner greedy")),
     ),
     "profile": (*(("--delegate none", each) for each in ("--target cortex-m4", "--board pico")),),
