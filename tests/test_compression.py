@@ -370,7 +370,7 @@ def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs], li
     outcomes = [outcome(subset, costs) for subset in subsets]
 
     def of(tensors: tuple[int, ...]) -> tuple[int, int]:
-        return outcome(tuple(candidates[tensor] for tensor in tensors), costs)
+        return outcome(tuple(candidates[tensor] for tensor in sorted(tensors)), costs)
 
     assert of(most_saved(groups))[0] == max(saved for saved, _ in outcomes)
     limited = of(most_saved_in(groups, head, limit).tensors)

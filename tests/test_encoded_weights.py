@@ -76,6 +76,10 @@ def encoded(model: tflm.Model, scheme: decode.Scheme) -> tflm.Model:
     return with_decoded(model, encodings)
 
 
+TILE_BYTES = 96
+"""Size of an im2col tile that encoded weights need; with plain weights, windows are read in place."""
+
+
 @needs_compiler
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_c_decodes_a_row_at_a_time(tmp_path: Path, scheme: str) -> None:
@@ -86,7 +90,7 @@ def test_c_decodes_a_row_at_a_time(tmp_path: Path, scheme: str) -> None:
     assert not any("_weights" in name for name in names)
     largest_row = max(math.prod(shape[1:]) for _, shape in LAYERS.values())
     added = 0 if scheme == "pruned" else align_up(largest_row, 16)
-    assert compiled.ram_bytes <= tflm.compile_model(model, optimize="speed").ram_bytes + added
+    assert compiled.ram_bytes <= tflm.compile_model(model, optimize="speed").ram_bytes + TILE_BYTES + added
     check(tmp_path, compiled)
 
 

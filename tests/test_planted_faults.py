@@ -100,7 +100,9 @@ FAULTS = [
     Fault("a bit of other weights flipped in flash", 6, WEIGHTS, r"changed(FAULT, \1, sizeof(\1), 3, 6)", (6, False)),
     Fault("an output one element too far", 2, OUT, r"\g<0> + planted(FAULT)", (2, False)),
     Fault("an operator that is left out", 5, r"pooling_", r"if (!planted(FAULT)) pooling_", (5, False)),
-    Fault("an operator that is left out first", 0, r"held_", r"if (!planted(FAULT)) held_", (0, False)),
+    Fault(
+        "an operator that is left out first", 0, r"im2col_convolve", r"if (!planted(FAULT)) im2col_convolve", (0, False)
+    ),
     Fault(
         "a sum of the first operand and itself",
         4,

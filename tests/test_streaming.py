@@ -491,12 +491,12 @@ def test_the_causal_form_pads_features_as_before() -> None:
         (
             temporal_network([3]),
             {"initial": np.zeros((1, 20, 1, 4))},
-            "the initial window is float64 of shape .*; give one of int8",
+            "the initial window is float64 of shape .*; pass an array of int8",
         ),
         (
             temporal_network([3]),
             {"initial": np.zeros((20, 4), np.int8)},
-            r"of shape \[20, 4\]; give one of int8 of shape \[1, 20, 1, 4\]",
+            r"of shape \[20, 4\]; pass an array of int8 with shape \[1, 20, 1, 4\]",
         ),
     ],
 )

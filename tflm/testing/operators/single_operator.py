@@ -45,18 +45,18 @@ class SingleOperator:
     def constant(self, elements: npt.ArrayLike, parameters: Quantization = None, **packed: Any) -> None:
         """An operand that is in the model; `packed` has type and shape of elements that numpy does not have."""
         self.operands.append(self.main.constant(f"c{len(self.operands)}", elements, parameters, **packed))
-        self.elements.append(np.asarray(elements))
+        self.elements.append(np.asarray(elements, None))
 
     def omitted(self, count: int = 1) -> None:
         """Operands that are left out."""
         self.operands += [-1] * count
-        self.elements += [np.zeros(0)] * count
+        self.elements += [np.zeros(0, np.float64)] * count
 
     def variable(self, type: TensorType, shape: tuple[int, ...], parameters: Quantization = None) -> None:
         """An operand that the operator changes."""
         name = f"state{len(self.operands)}"
         self.operands.append(self.main.tensor(name, shape, type, parameters, is_variable=True))
-        self.elements.append(np.zeros(0))
+        self.elements.append(np.zeros(0, np.float64))
 
     def either(self, draw: Draw, elements: npt.ArrayLike, type: TensorType, parameters: Quantization = None) -> None:
         """An operand that is a constant, or an input with the same elements in each invoke."""
