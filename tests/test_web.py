@@ -570,10 +570,21 @@ def test_the_keyboard_is_enough(visit: Visit) -> None:
 # --- Without Python --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def bare_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a page without Pyodide and without wheels, which take long to build and to download."""
+    folder = tmp_path_factory.mktemp("bare") / "web"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(website, "_wheels", lambda folder: [])
+        website.build_site(folder, tmp_path_factory.mktemp("no_runtime"))
+    with served(folder) as address:
+        yield address
+
+
 @pytest.fixture
-def unopened(browser: Any, address: str) -> Iterator[Visit]:
+def unopened(browser: Any, bare_address: str) -> Iterator[Visit]:
     """The page before it is opened; Pyodide never comes."""
-    visit = Visit(browser, address)
+    visit = Visit(browser, bare_address)
     visit.page.route("**/pyodide/**", lambda route: None)
     yield visit
     visit.page.close()
@@ -609,10 +620,10 @@ def test_a_model_that_is_chosen_before_the_page_has_its_settings_waits_for_them(
     assert page.inner_text("#model-title") == INT8_MODEL.name
 
 
-def test_it_is_said_where_python_can_not_be_loaded(browser: Any, address: str) -> None:
-    visit = Visit(browser, address)
+def test_it_is_said_where_python_can_not_be_loaded(browser: Any, bare_address: str) -> None:
+    visit = Visit(browser, bare_address)
     visit.page.route("**/pyodide/**", lambda route: route.abort())
-    visit.page.goto(address)
+    visit.page.goto(bare_address)
     visit.page.wait_for_selector("#error:visible")
     assert "Python can't be loaded" in visit.page.inner_text("#error")
     visit.page.close()
