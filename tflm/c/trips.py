@@ -16,6 +16,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from tflm.c.program import KernelCall, Pointer, Table
+from tflm.c.scopes import names_in
 from tflm.c.syntax import body_of, parameters_of, tree_of
 from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import Intrinsic, Kernel, record_of
@@ -418,7 +419,7 @@ def _is_counted(node: ast.AST) -> bool:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return set(names_in(node))
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
