@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 MANY = 100
-"""Examples of a random test from which on a profile of hypothesis is that of `make long`."""
+"""Fewest examples in a hypothesis profile of `make long`; the others draw fewer."""
 
 
 def some(values: Iterable[Any], *often: Any) -> list[Any]:

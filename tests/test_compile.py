@@ -472,7 +472,7 @@ def test_files_tell_where_they_are_from() -> None:
 
 
 def test_the_alignment_of_the_ram_is_checked_unless_ndebug_is_defined(tmp_path: Path) -> None:
-    """There is no warning, even if the model has nothing else to reset."""
+    """The compiler prints no warning, even if the model has nothing else to reset."""
     tflm.compile_model(running_sum(), "sum").write(tmp_path)
     tflm.compile_model(network(), "net").write(tmp_path)
     call = "union sum_ram ram[2];\nint main(void) { sum_reset(ram[0].bytes + 1); return 0; }\n"

@@ -143,7 +143,7 @@ FIRST_LARGE = {name.rpartition("-")[0] or name: name for name in reversed(LARGE)
     "name", sorted(name for name in FIRST_LARGE if REGISTRATIONS.get(name) and REGISTRATIONS[name].types)
 )
 def test_a_type_that_is_not_declared_is_refused(name: str) -> None:
-    """Of the output, and of all tensors that have its type and are no constants."""
+    """The type is that of the output and of each tensor of the same type that is not a constant."""
     data, _ = LARGE[FIRST_LARGE[name]]()
     root = read_model(memoryview(data))
     (subgraph, *_) = root.subgraphs or ()

@@ -29,7 +29,7 @@ from tflm.cli.output import answer, progress
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 
 STEPS = 10
-"""Random inputs if there are no others."""
+"""Number of random inputs if none are given."""
 
 
 def compare(

@@ -36,7 +36,7 @@ from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of
 
 RANDOM = 3
-"""Random inputs if there are no others."""
+"""Number of random inputs if none are given."""
 
 
 class Action(str, Enum):

@@ -282,8 +282,7 @@ def _placed(
     impossible: list[tuple[int, frozenset[int]]],
     steps: int,
 ) -> tuple[list[Spot] | None, bool]:
-    """Return the places of the buffers of each memory, or None if not found; and whether it is proved that there are
-    none."""
+    """Return the place of each buffer, or None if the search found none, and whether that answer is proved."""
     spots = [Spot(0, 0)] * len(buffers)
     for memory, (group, room) in enumerate(zip(groups, rooms)):
         members = sorted(group)
