@@ -95,7 +95,9 @@ def test_a_float_model_has_no_ranges_to_compare(tmp_path: Path) -> None:
 
 
 def test_no_color_leaves_no_styles() -> None:
-    assert "\x1b[" in run("inspect", INT8_MODEL, FORCE_COLOR="1", TERM="xterm-256color").stdout
+    shown = run("inspect", INT8_MODEL, FORCE_COLOR="1", TERM="xterm-256color").stdout
+    assert "\x1b[1mOperators\x1b[0m\n\x1b[2m#  operator " in shown
+    assert r"\x1b" not in shown
     assert "\x1b[" not in run("inspect", INT8_MODEL, FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="1").stdout
 
 

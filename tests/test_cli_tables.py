@@ -82,6 +82,20 @@ def test_names_are_shortened_in_the_middle() -> None:
     assert max(map(len, table_lines(table, 200))) == 13 + len(NAME)
 
 
+def test_wide_characters_take_two_places_and_headings_end_together() -> None:
+    rows = [("日本 e\u0301 x", 1), ("word by word", 23)]
+    table = Table("", {"a b c d": Column.TEXT, "bytes": Column.NUMBER}, rows)
+    assert table_lines(table, 13) == [
+        "a b c",
+        "d       bytes",
+        "日本 e\u0301      1",
+        "x",
+        "word       23",
+        "by",
+        "word",
+    ]
+
+
 def test_names_are_shortened_in_a_pipe_and_whole_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
     builder = tflm.ModelBuilder()

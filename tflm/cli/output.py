@@ -11,18 +11,14 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import rich.table
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from tflm.application.errors import OptionError
 from tflm.cli.plain_text import as_text, print_plain
@@ -42,6 +38,9 @@ SHAPE = re.compile(r"\[?[0-9?]+([ ,x]+[0-9?]+){1,5}\]?")
 PATIENCE_SECONDS = 1.0
 """A progress bar appears after this time."""
 
+BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+"""Escape sequences of terminals that change the style of what follows."""
+
 
 def wrote(*paths: Path) -> None:
     """Print the names and sizes of the files that a command wrote."""
@@ -55,16 +54,19 @@ def is_piped() -> bool:
     return not sys.stdout.isatty() and "COLUMNS" not in os.environ
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave the error to the program; rich would exit with status 1."""
-        raise BrokenPipeError
+def line_width() -> int:
+    """Return the characters in a line of the terminal, or for a pipe those of a wide one."""
+    return PIPE_WIDTH if is_piped() else shutil.get_terminal_size().columns
 
 
-def console() -> Console:
-    """Return a console as wide as the terminal; for a pipe, a wide one. $NO_COLOR turns all styles off."""
-    settings: dict[str, Any] = {"color_system": None} if os.environ.get("NO_COLOR") else {}
-    return _Console(width=PIPE_WIDTH if is_piped() else None, highlight=False, **settings)
+def styled(line: str, style: str) -> str:
+    """Return a line in a style where output has styles: on a terminal or with $FORCE_COLOR, and without $NO_COLOR."""
+    is_shown = (
+        sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and (os.name != "nt" or "WT_SESSION" in os.environ)
+    )
+    if not (line and style) or os.environ.get("NO_COLOR") or not (is_shown or os.environ.get("FORCE_COLOR")):
+        return line
+    return f"{style}{line}{PLAIN}"
 
 
 @contextmanager
@@ -83,13 +85,13 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar as `progress` does; the block's function takes the work done and, if known, the total."""
-    errors = Console(stderr=True)
-    if not errors.is_interactive:
+    if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.progress import Progress  # takes a while to load
+    from rich.console import Console  # takes a while to load
+    from rich.progress import Progress
 
-    bar = Progress(console=errors, transient=True)
+    bar = Progress(console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=None)
     timer = threading.Timer(PATIENCE_SECONDS, bar.start)
     timer.daemon = True
@@ -108,11 +110,13 @@ def status_line(what: str) -> Iterator[Callable[[str], None]]:
 
     The block receives a function that replaces the text.
     """
-    errors = Console(stderr=True)
-    if not errors.is_interactive:
+    if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with errors.status(what) as status:
+    from rich.console import Console  # takes a while to load
+    from rich.text import Text
+
+    with Console(stderr=True).status(what) as status:
         yield lambda text: status.update(Text(printable(text)))
 
 
@@ -166,9 +170,9 @@ def short(as_json: bool, *verdicts: str) -> None:
 def show(report: Report) -> None:
     """Print a report: its title, facts, tables and notes."""
     if report.verdict:  # never wrapped, because scripts read it
-        console().print(Text(as_text(report.verdict), "bold"), soft_wrap=True)
+        print(styled(as_text(report.verdict), BOLD))
     if report.title:
-        print_line(report.title, "bold")
+        print_line(report.title, BOLD)
     width = max((len(label) for label, _ in report.facts), default=0)
     for label, value in report.facts:
         print_line(f"{label.ljust(width)}  {value}", indent=width + 2)
@@ -184,26 +188,60 @@ def show(report: Report) -> None:
 
 def show_table(table: Table) -> None:
     """Print a table: its title, headings and rows."""
-    out = console()
     if table.title:
-        out.print(Text(as_text(table.title), "bold"), soft_wrap=True)
-    for line in table_lines(table, out.width):
+        print(styled(as_text(table.title), BOLD))
+    headings, rows = _lines(table, line_width())
+    for line in headings:
+        print(styled(as_text(line), DIM))
+    for line in rows:
         print_plain(line)
 
 
 def table_lines(table: Table, width: int) -> list[str]:
     """Return the lines of a table, at most `width` wide unless its numbers need more, without trailing spaces."""
-    grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
-    widths = _widths(table, width)
-    for (heading, kind), room in zip(table.columns.items(), widths):
-        grid.add_column(Text(heading), width=room, justify="right" if kind is NUMBER else "left")
+    headings, rows = _lines(table, width)
+    return headings + rows
+
+
+def _lines(table: Table, width: int) -> tuple[list[str], list[str]]:
+    """Return the lines of the headings, which end together, and those of the rows."""
+    widths, kinds = _widths(table, width), table.columns.values()
+
+    def line(parts: Iterable[str]) -> str:
+        return (" " * GAP).join(map(_aligned, parts, kinds, widths)).rstrip()
+
+    headings = [_wrapped(heading, room)[::-1] for heading, room in zip(table.columns, widths)]
+    found: list[str] = []
     for row in table.rows:
-        cells = zip(row, table.columns.values(), widths)
-        grid.add_row(*(Text(shortened(cell, room) if kind is NAME else cell) for cell, kind, room in cells))
-    out = Console(width=max(width, sum(widths) + GAP * len(widths)))
-    with out.capture() as captured:
-        out.print(grid)
-    return [line.rstrip() for line in captured.get().splitlines()]
+        cells = [shortened(cell, room) if kind is NAME else cell for cell, kind, room in zip(row, kinds, widths)]
+        found += map(line, itertools.zip_longest(*map(_wrapped, cells, widths), fillvalue=""))
+    return [line(parts) for parts in itertools.zip_longest(*headings, fillvalue="")][::-1], found
+
+
+def _aligned(text: str, kind: Column, width: int) -> str:
+    blanks = " " * (width - text_width(text))
+    return blanks + text if kind is NUMBER else text + blanks
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Break a text at blanks into lines of at most `width`, unless a word is longer."""
+    first, *words = text.split(" ")
+    lines = [first]
+    for word in words:
+        if text_width(f"{lines[-1]} {word}") > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines
+
+
+def text_width(text: str) -> int:
+    """Return the places that a text takes in a line: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # takes a while to load
+
+    return sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
 
 
 def _widths(table: Table, available: int) -> list[int]:
@@ -211,7 +249,7 @@ def _widths(table: Table, available: int) -> list[int]:
     columns = [
         (heading, kind, [row[i] for row in table.rows]) for i, (heading, kind) in enumerate(table.columns.items())
     ]
-    widths = [max(map(cell_len, (heading, *cells))) for heading, _, cells in columns]
+    widths = [max(map(text_width, (heading, *cells))) for heading, _, cells in columns]
     minimums = [_least_width(heading, kind, cells) for heading, kind, cells in columns]
     for _ in range(sum(widths) + GAP * (len(widths) - 1) - available):
         reducible = [i for i, width in enumerate(widths) if width > minimums[i]]
@@ -227,13 +265,11 @@ def _least_width(heading: str, kind: Column, cells: list[str]) -> int:
         words = [NARROWEST_NAME * " "]
     elif kind is TEXT:
         words = [word for cell in cells for word in ([cell] if SHAPE.fullmatch(cell) else cell.split())]
-    return max(map(cell_len, [*heading.split(), *words]), default=0)
+    return max(map(text_width, [*heading.split(), *words]), default=0)
 
 
 def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
     """Print a line, wrapped at spaces; continuation lines are indented."""
-    out = console()
-    wrapper = textwrap.TextWrapper(out.width, subsequent_indent=" " * indent, break_long_words=False)
-    lines = wrapper.wrap(printable(" ".join(text.splitlines())))
-    for line in lines or [""]:
-        out.print(Text(as_text(line), style), soft_wrap=True)
+    wrapper = textwrap.TextWrapper(line_width(), subsequent_indent=" " * indent, break_long_words=False)
+    for line in wrapper.wrap(printable(" ".join(text.splitlines()))) or [""]:
+        print(styled(as_text(line), style))
