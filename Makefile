@@ -75,7 +75,7 @@ ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovi
 
 .PHONY: demo device devices tree test lint types types-of-tests pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check stream explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
-	compiled-check faults graphs history overlaps long clean
+	compiled-check faults figures graphs history overlaps long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -238,6 +238,11 @@ compiled-check: $(TESTING)
 # directory of the library.
 overlaps: $(TESTING)
 	$(VENV)/bin/python tools/prove_overlap.py $(CMSIS_NN)
+
+# The figures of plans and reports that the tests compare with: after a change that is meant to change some.
+figures: $(TESTING)
+	$(VENV)/bin/python tests/test_figures.py
+	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says" tests/test_options.py tests/test_json_schema.py
 
 faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)

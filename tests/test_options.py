@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import float_models
 import pytest
 import test_firmware_tree
 from command_fuzz import commands
+from recorded_reports import figures_of_text, require_recorded
 from simulated_device import LossyLink, Mishap, SimulatedDevice
 from test_device import model_with_state
 from test_json_schema import FLOAT, INT8, folder
@@ -310,9 +312,22 @@ def call(folder: Path) -> Iterator[Call]:
         yield ending
 
 
+OF_THIS_MACHINE = {"compile", "doctor", "export", "profile", "warm"}
+"""Commands whose figures are not recorded: they are of this machine, or of kernels that get smaller and faster."""
+
+
+def require_recorded_ending(call: str, ending: Ending) -> None:
+    """Compare the status, the numbers and the models of a call with what was recorded."""
+    if call.split()[0] not in OF_THIS_MACHINE:
+        models = sorted(f"{name}:{zlib.crc32(data):x}" for name, data in ending.files if name.endswith(".tflite"))
+        printed = figures_of_text(f"{ending.output}\n{ending.errors}")
+        require_recorded(call, [f"status={ending.status}", *printed, *models])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_option_of_many_commands_is_seen_by_each(command: str, call: Call) -> None:
     plain = call(command, BASES[command])
+    require_recorded_ending(f"{command} {BASES[command]}", plain)
     ignored = [
         option
         for option in options_of(command)
@@ -325,7 +340,9 @@ def test_an_option_of_many_commands_is_seen_by_each(command: str, call: Call) ->
 def test_an_option_of_one_command_is_seen(command: str, call: Call) -> None:
     def ending(arguments: str) -> Ending:
         if arguments not in endings:
-            endings[arguments] = call(command, f"{BASES[command]} {arguments}")
+            line = f"{BASES[command]} {arguments}"
+            endings[arguments] = call(command, line)
+            require_recorded_ending(f"{command} {line}", endings[arguments])
         return endings[arguments]
 
     endings: dict[str, Ending] = {}
