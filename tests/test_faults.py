@@ -165,9 +165,13 @@ def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fault_plugin, "recorder", object())
     items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(9)), "c[0]", "c[1]"]]
     operators: list[Any] = [SimpleNamespace(nodeid=f"d[{name}]") for name in ("ADD", "SUB", "MUL", "DIV")]
-    items += operators
+    items += [
+        *operators,
+        *(SimpleNamespace(nodeid=f"e[{name}]") for name in ("arena", "plan --memories", "fold, strip", "run")),
+    ]
     fault_plugin.pytest_collection_modifyitems(items)
     names = ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]", "d[ADD]", "d[SUB]", "d[MUL]", "d[DIV]"]
+    names += ["e[arena]", "e[plan --memories]", "e[fold, strip]", "e[run]"]
     assert [item.nodeid for item in items] == names
 
 

@@ -2,12 +2,13 @@
 
 It reports each test and its duration to the recorder. If `SELECTION` is in the environment, it is a file with the tests
 to run, in order. Of a test function with many cases, the first, middle and last one are recorded, or all if each is an
-operator; others run last, as far as there is time.
+operator or a command; others run last, as far as there is time.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import time
@@ -72,9 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _recorded_cases(cases: list[pytest.Item]) -> list[pytest.Item]:
-    from tflm.kernels import REGISTRATIONS  # once pytest is configured
+    from tflm.cli.app import NAMES  # once pytest is configured
+    from tflm.kernels import REGISTRATIONS
 
-    if all(item.nodeid.rpartition("[")[2].rstrip("]") in REGISTRATIONS for item in cases):
+    if all(re.split("[], ]", item.nodeid.partition("[")[2])[0] in {*REGISTRATIONS, *NAMES} for item in cases):
         return cases
     return [cases[i] for i in (0, len(cases) // 2, -1)]
 
