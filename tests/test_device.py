@@ -36,7 +36,7 @@ from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, Padding, TensorType, quantized
-from tflm.schema.options import SVDFOptions
+from tflm.schema.options import AddOptions, SVDFOptions
 
 RUNS = int(os.environ.get("TFLM_DEVICE_RUNS", "300"))
 """Examples of the lossy link; `make device` sets more."""
@@ -140,8 +140,22 @@ def model_with_state() -> tflm.Model:
 STEPS = [[np.random.default_rng(i).integers(-128, 128, (1, 5), np.int8)] for i in range(3)]
 
 
-def compared(link: Any, steps: Any = STEPS) -> Any:
-    with Device(lambda: link, model_with_state()) as device:
+@functools.cache
+def model_of_floats() -> tflm.Model:
+    """A model of floats: SQRT of the sum of x and its square."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 5), TensorType.FLOAT32)
+    square, total, y = (main.tensor(name, (1, 5), TensorType.FLOAT32) for name in ("square", "total", "y"))
+    main.operator(BuiltinOperator.SQUARE, [x], [square])
+    main.operator(BuiltinOperator.ADD, [square, x], [total], AddOptions())
+    main.operator(BuiltinOperator.SQRT, [total], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def compared(link: Any, steps: Any = STEPS, model: tflm.Model | None = None) -> Any:
+    with Device(lambda: link, model or model_with_state()) as device:
         return compare(device, steps, target=tflm.targets.HOST, kernels=REFERENCE)
 
 
@@ -150,6 +164,21 @@ def test_an_equal_device_is_equal() -> None:
     verdict = compared(LossyLink(device))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
     assert device.invokes == 3
+
+
+@pytest.mark.parametrize("operator", range(3))
+@pytest.mark.parametrize("is_rounding", [True, False])
+def test_floats_may_differ_by_rounding_at_every_operator_and_no_more(operator: int, is_rounding: bool) -> None:
+    def fault(index: int, output: Any) -> None:
+        if index == operator:
+            output[0, 1] = np.nextafter(output[0, 1], np.float32(9)) if is_rounding else output[0, 1] + 0.5
+
+    device = SimulatedDevice(model_of_floats(), fault)
+    steps = [[np.linspace(1, 1 + i, 5, dtype=np.float32).reshape(1, 5)] for i in range(2)]
+    verdict = compared(LossyLink(device), steps, model_of_floats())
+    assert verdict.status is (Status.EQUAL if is_rounding else Status.WRONG)
+    if not is_rounding:
+        assert (verdict.wrong.operator_index, verdict.wrong.element) == (operator, 1)
 
 
 @pytest.mark.parametrize("memory", [(NEVER, NEVER), (100, NEVER), (NEVER, 0), (0, 100)])

@@ -223,35 +223,39 @@ def test_no_operator_reads_a_float_output(float_io: bool) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT4])
-def test_biases_beyond_int32_get_weights_with_larger_scales(channels: int, type: TensorType) -> None:
+@pytest.mark.parametrize(
+    ("type", "outputs", "columns"), [(TensorType.INT8, 4, 2), (TensorType.INT4, 4, 2), (TensorType.INT4, 3, 1)]
+)
+def test_biases_beyond_int32_get_weights_with_larger_scales(
+    channels: int, type: TensorType, outputs: int, columns: int
+) -> None:
     """The last output has weights of 0, and a bias that saturates at the scale of its weights."""
-    floats = np.array([[1, 2], [-3, 4], [5, -6], [0, 0]], np.float32)
-    biases = np.array([0.5, -0.5, 1, 1000], np.float32)
+    floats = np.array([[1, 2], [-3, 4], [5, -6], [0, 0]], np.float32)[-outputs:, :columns]
+    biases = np.array([0.5, -0.5, 1, 1000], np.float32)[-outputs:]
     tiny = np.float32(1e-9)
-    scales = [1.0, 1.0, 1.0, float(tiny)] if channels == 4 else [float(tiny)]
+    scales = [*[1.0] * (outputs - 1), float(tiny)] if channels == 4 else [float(tiny)]
 
     def model(x: Any, weights: np.ndarray[Any, Any], biases: np.ndarray[Any, Any], **quantization: Any) -> tflm.Model:
         builder = ModelBuilder()
         main = builder.subgraph()
         operands = [
-            main.input("x", (1, 2), *x),
+            main.input("x", (1, columns), *x),
             main.constant("w", weights, quantization.get("w"), **quantization["of"]),
         ]
         operands.append(main.constant("b", biases, quantization.get("b")))
-        main.output(main.tensor("y", (1, 4), *x))
+        main.output(main.tensor("y", (1, outputs), *x))
         main.operator(BuiltinOperator.FULLY_CONNECTED, operands, [3], FullyConnectedOptions())
         return tflm.Model(builder.build())
 
     before = model((TensorType.FLOAT32, None), floats, biases, of={})
-    packed = np.zeros(4 if type is TensorType.INT4 else 8, np.int8).reshape(-1)
+    packed = np.zeros(-(-outputs * columns // (2 if type is TensorType.INT4 else 1)), np.int8)
     saturated = model(
         (TensorType.INT8, quantized(0.5)),
         packed,
-        np.full(4, 2**31 - 1, np.int32),
+        np.full(outputs, 2**31 - 1, np.int32),
         w=quantized(scales),
         b=quantized([0.5 * scale for scale in scales]),
-        of={"type": type, "shape": (4, 2)},
+        of={"type": type, "shape": (outputs, columns)},
     )
     after = tflm.Model(with_fitting_biases(bytes(saturated.data), before))
     tensors = after.subgraphs[0].tensors or []

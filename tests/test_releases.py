@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,13 @@ def test_what_is_later_than_the_history_is_of_the_wheel_alone() -> None:
     assert not releases.by_name("90b983c2b").holds(LATER[-1])
     assert WHEEL.holds(LATER[-1])
     assert TODAY.answers_hold(LATER[-1])
+
+
+def test_results_are_those_of_a_commit_from_that_commit_on() -> None:
+    before, own, after = (commit.hash for commit in history()[-4:-1])
+    release = replace(TODAY, commit=before, answers=own)
+    assert [release.answers_hold(each) for each in ("", before, own, after)] == [True, True, True, False]
+    assert [release.holds(each) for each in ("", before, own, after)] == [True, True, False, False]
 
 
 def test_today_is_what_its_commit_is() -> None:

@@ -13,6 +13,7 @@ from tflm.memory import ARENA_ALIGNMENT, Buffer
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, LabelledBytes
 from tflm.runtime.growing_arena import in_growing_arena
+from tflm.runtime.host_placement import _colliding
 from tflm.runtime.micro_measurement import _alive_at, _alive_bytes, alive_at_each_step, covered_bytes
 from tflm.runtime.micro_profiler import Event, MicroProfiler
 from tflm.runtime.model_report import _tensor
@@ -32,6 +33,26 @@ def test_bytes_that_buffers_share_are_covered_once() -> None:
             for offset, size in places:
                 covered.update(range(offset, offset + -(-size // alignment) * alignment))
             assert covered_bytes([buffer(*of) for of in places], alignment) == len(covered)
+
+
+@pytest.mark.parametrize(
+    ("lives", "reads", "shown", "displaced"),
+    [
+        ([(0, 1), (2, 3)], [[], [0], [], [1]], [], []),
+        ([(0, 2), (2, 3)], [[], [0], [0], [1]], [], []),  # in place
+        ([(0, 2), (2, 3)], [[], [0], [], [1]], [], [1]),
+        ([(0, 2), (2, 3)], [[], [0], [], [1]], [1], [0]),
+        ([(0, 3), (2, 3)], [[], [0], [0], [1]], [0, 1], [1]),
+        ([(-1, -1), (0, 3)], [[], [1], [1], [1]], [], []),  # nobody uses the first
+    ],
+)
+def test_of_two_buffers_that_are_alive_together_the_one_that_nobody_sees_moves(
+    lives: list[tuple[int, int]], reads: list[list[int]], shown: list[int], displaced: list[int]
+) -> None:
+    for offset in (0, 15, 16):
+        needed = [Buffer(16, *life, at, tensor=i) for i, (life, at) in enumerate(zip(lives, (0, offset)))]
+        found = _colliding(needed, [frozenset(each) for each in reads], shown)
+        assert found == (displaced if offset < 16 else [])
 
 
 def test_buffers_are_alive_from_their_first_to_their_last_use() -> None:

@@ -41,7 +41,7 @@ def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> li
 def rows_read(bound: BoundModel, operator: BoundOperator) -> list[Rows] | None:
     """Return the input rows that each output row is copied from; None if the inputs' ranges differ."""
     tensors, node = bound.tensors(operator.subgraph), operator.node
-    if node.operator not in BY_ROWS or len({*node.inputs}) < len(node.inputs):
+    if node.operator not in BY_ROWS:
         return None
     images = [tensors[i] for i in node.inputs if i >= 0 and not tensors[i].is_constant]
     y = tensors[node.outputs[0]]

@@ -74,7 +74,7 @@ def time_rule(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | No
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     varying = [place for place, t in enumerate(inputs) if t >= 0 and not graph.is_constant(t)]
     found = {tracks.get(inputs[place]) for place in varying}
-    if not varying or not outputs or graph.has_state(operator) or None in found or operator.intermediates:
+    if not varying or not outputs or None in found or operator.intermediates:
         return None
     rule = RULES.get(graph.code(operator))
     if rule is not None:
