@@ -15,9 +15,10 @@ from tflm.boards import by_name
 from tflm.cli.output import table_lines
 from tflm.firmware import board_report as shown
 from tflm.firmware.board_fit import BoardRefusal
-from tflm.firmware.device_check import DeviceFinding, check_device, node_in_file
+from tflm.firmware.device_check import DeviceFinding, check_device, concerns_line, node_in_file
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import libraries_table
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SoftmaxOptions, TensorType
 
 ARENAS = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
@@ -120,7 +121,7 @@ def test_figures_of_a_board_are_those_of_its_fit() -> None:
 
 def test_kernel_libraries_are_compared_in_the_order_given() -> None:
     measured = [measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels=k) for k in ("cmsis-nn", "reference")]
-    lines = table_lines(shown.libraries_table(measured[0], measured[1:]), 120)[-2:]
+    lines = table_lines(libraries_table(measured[0], measured[1:]), 120)[-2:]
     for line, m in zip(lines, measured, strict=True):
         assert line.split()[0] == m.kernels.name
         assert numbers(line) == [m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes]
@@ -134,17 +135,17 @@ def finding(**changed: Any) -> DeviceFinding:
 
 
 def test_one_line_counts_operators_and_says_whether_one_of_them_stops_the_model() -> None:
-    assert shown.concerns_line([]) == ""
+    assert concerns_line([]) == ""
     twice = [finding(), finding(happens="Something else.")]
-    assert numbers(shown.concerns_line(twice)) == [1]
-    assert "operators" not in shown.concerns_line(twice)
+    assert numbers(concerns_line(twice)) == [1]
+    assert "operators" not in concerns_line(twice)
     several = [finding(), finding(operator="MUL", operator_index=1), finding(operator="MUL", subgraph_index=1)]
-    assert numbers(shown.concerns_line(several)) == [3]
-    assert shown.concerns_line(several).count("MUL") == 1
-    assert "answers differ" in shown.concerns_line(several)
-    stopped = shown.concerns_line([*several, finding(effect=Effect.LACKS)])
+    assert numbers(concerns_line(several)) == [3]
+    assert concerns_line(several).count("MUL") == 1
+    assert "answers differ" in concerns_line(several)
+    stopped = concerns_line([*several, finding(effect=Effect.LACKS)])
     assert "prevent it from running" in stopped
-    assert "(the model;" in shown.concerns_line([finding(operator="", subgraph_index=None, operator_index=None)])
+    assert "(the model;" in concerns_line([finding(operator="", subgraph_index=None, operator_index=None)])
     assert "answers differ" not in stopped
 
 

@@ -21,8 +21,6 @@ from tflm.firmware.board_fit import (
     BoardFit,
     BoardRefusal,
     FirmwareRam,
-    KernelsRefusal,
-    arena_with,
     banks_for,
     board_fit,
     fits_of,
@@ -30,7 +28,8 @@ from tflm.firmware.board_fit import (
 from tflm.firmware.board_report import fit_report, verdict
 from tflm.firmware.device_check import DeviceFinding, check_device, operator_findings
 from tflm.libraries import Effect, library_for
-from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
+from tflm.runtime.micro_measurement import SeparateArenas, arena_with, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import KernelsRefusal
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.targets import PARTS
 

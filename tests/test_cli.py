@@ -306,9 +306,10 @@ def test_the_help_loads_no_command() -> None:
 def test_arena_loads_what_it_needs() -> None:
     found = loaded("arena", INT8_MODEL)
     assert "tflm.runtime" in found
-    others = {"c", "delegates", "evaluation", "planning", "quantization", "rewriting", "testing"}
+    others = {"boards", "c", "delegates", "evaluation", "planning", "quantization", "rewriting", "testing"}
     assert not {f"tflm.{package}" for package in others} & found
-    assert not {"matplotlib", "numba", "llvmlite", "rich"} & found
+    assert not {"matplotlib", "numba", "llvmlite", "rich", "tflm.firmware.board_fit", "tflm.arena_page"} & found
+    assert "tflm.boards" in loaded("arena", INT8_MODEL, "--board", "pico")
 
 
 # --- tflm arena --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tflm.boards import Board, boards, chips
 from tflm.boards.sdks import sdk_shares
 from tflm.cli import json_schema
 from tflm.cli.app import NAMES, function_of, options
-from tflm.cli.parameters import command
+from tflm.cli.parameters import command, shown_help
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_op_resolver import method_name
 from tflm.schema import TensorType
@@ -234,7 +234,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, ParameterIn
 def _parameter_table(function: Callable[..., Any]) -> str:
     rows = ["| | |", "| --- | --- |"]
     for name, info, default in _parameters(function):
-        text = info.help or ""
+        text = shown_help(info.help or "")
         if isinstance(info, OptionInfo):
             # Inside Annotated, typer takes the first name for a default.
             first = [info.default] if isinstance(info.default, str) else []

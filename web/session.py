@@ -28,13 +28,13 @@ from tflm.boards import boards, by_name, chips, completions
 from tflm.c.compile import identifier_of
 from tflm.c.compile_report import compile_report
 from tflm.firmware.board_fit import BoardFit
-from tflm.firmware.board_report import SIZE_COLUMNS, findings_report, fits_table, sizes_of
+from tflm.firmware.board_report import findings_report, fits_table
 from tflm.firmware.device_check import check_device
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report
 from tflm.report import NAME, NUMBER, Report, Table
-from tflm.runtime.micro_measurement_report import drawn_figures
+from tflm.runtime.micro_measurement_report import SIZE_COLUMNS, drawn_figures, sizes_of
 from tflm.runtime.model_report import model_report
 from tflm.runtime.model_report import shown as operators_report
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,19 +14,7 @@ from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.machine import Machine, kernels_from, libraries_for
 from tflm.application.models import bytes_from, title_of
 from tflm.application.progress import Progress, silent
-from tflm.boards import Bank, Board, boards
-from tflm.firmware.board_fit import Answer, BoardFit, BoardRefusal, KernelsRefusal, arena_with, combined, fits_of
-from tflm.firmware.board_report import (
-    SIZE_COLUMNS,
-    concerns_line,
-    fit_figures,
-    fit_report,
-    libraries_table,
-    sizes_of,
-    verdict_figures,
-)
-from tflm.firmware.device_check import operator_findings
-from tflm.firmware.verdict import Verdict, verdict_of, within_budget
+from tflm.firmware.device_check import concerns_line, operator_findings
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases
@@ -34,11 +22,25 @@ from tflm.report import NAME, TEXT, Report, Table, with_thousands
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
-from tflm.runtime.micro_measurement import measure_arena
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, drawn_figures, measurement_figures, shown
+from tflm.runtime.micro_measurement import arena_with, measure_arena
+from tflm.runtime.micro_measurement_report import (
+    SIZE_COLUMNS,
+    ArenaMeasurement,
+    KernelsRefusal,
+    drawn_figures,
+    libraries_table,
+    measurement_figures,
+    shown,
+    sizes_of,
+)
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 from tflm.targets import TARGETS, align_up
+
+if TYPE_CHECKING:  # boards are loaded for those who name one
+    from tflm.boards import Board
+    from tflm.firmware.board_fit import BoardFit, BoardRefusal
+    from tflm.firmware.verdict import Verdict
 
 SHARED_ARENA_BYTES = 1 << 26
 
@@ -111,6 +113,11 @@ class ArenaNeeds:
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict on budget and memory, for all models in one firmware; None if neither was named."""
+        if not self.fits and self.limit is None:
+            return None
+        from tflm.firmware.board_fit import combined
+        from tflm.firmware.verdict import verdict_of, within_budget
+
         found = None
         if self.fits:
             findings = [
@@ -126,7 +133,7 @@ class ArenaNeeds:
     @property
     def is_fitting(self) -> bool:
         """Whether everything is within budget and memory for certain."""
-        return self.verdict is None or self.verdict.answer is Answer.YES
+        return self.verdict is None or self.verdict.is_yes
 
     def require_fit(self) -> None:
         """Check that everything is within budget and memory.
@@ -136,9 +143,10 @@ class ArenaNeeds:
             NotKnown: it may be.
         """
         (path, model), found = self.models[0], self.verdict
-        if found is None or found.answer is Answer.YES:
+        if found is None or found.is_yes:
             return
         from tflm.application.hand_over import continue_within, not_fitting  # rarely needed
+        from tflm.firmware.board_fit import Answer
 
         if self.limit is not None and self.needed_bytes > self.limit:
             over = self.needed_bytes - self.limit
@@ -186,6 +194,8 @@ def arena_needs(
 
 def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
     """Return the JSON document; sizes in bytes."""
+    from tflm.firmware.board_report import fit_figures, verdict_figures  # loads the boards
+
     machine = needs.machine
     by_model = [_other_kernels(model, machine, needs.planner) for _, model in needs.models]
     return {
@@ -214,6 +224,8 @@ def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
         report = full_report(path, model, measured, needs.machine, needs.planner)
         yield replace(report, verdict=next(lines, ""))
         if fit is not None:
+            from tflm.firmware.board_report import fit_report  # loads the boards
+
             report = fit_report(fit)
             report.notes.extend(_next_step(path, model, needs, fit))
             yield report
@@ -239,6 +251,9 @@ def fits_of_boards(
     model: Model, kernels: str | None, planner: str, release: Releases | None = None, reserve: int = 0
 ) -> list[BoardFit | BoardRefusal]:
     """Check how a model fits each board with its usual kernels, or all boards that `kernels` are for."""
+    from tflm.boards import boards
+    from tflm.firmware.board_fit import fits_of
+
     family = "" if kernels is None else kernels_from(kernels).family
     known = [board for board in boards().values() if family in ("", board.target.family)]
     return list(fits_of(model, known, kernels=kernels, planner=planner, release=release, reserve=reserve))
@@ -250,6 +265,8 @@ def board_with_ram(machine: Machine, ram: str) -> Board:
     Raises:
         OptionError: the size is 0, or no size.
     """
+    from tflm.boards import Bank, Board
+
     size = bytes_from(ram)
     if not size:
         raise OptionError(f"--ram is {ram}; a part has at least one byte of RAM")

@@ -15,7 +15,6 @@ from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
 from tflm.application.models import load_model, require_local
 from tflm.errors import TflmError
-from tflm.firmware.board_fit import Answer
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of, within_budget
 from tflm.report import NUMBER, TEXT, Report, Table
@@ -111,7 +110,7 @@ def _verdict(path: Path, model: Model, size: Size, machine: Machine, budget: int
             advice = continue_within(path, machine, str(budget))
     if found is None:
         return True, "", ""
-    return found.answer is Answer.YES, found.text, advice
+    return found.is_yes, found.text, advice
 
 
 def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base: str | None) -> dict[str, Any]:

@@ -109,6 +109,14 @@ class GivenParameters:
 class Command(GivenParameters, TyperCommand):
     """A command of the program."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the names that texts of options stand for."""
+        from tflm.cli.parameters import shown_help
+
+        for each in self.get_params(ctx):
+            each.help = shown_help(getattr(each, "help", None) or "")
+        super().format_help(ctx, formatter)
+
 
 class SeedOrNot(Command):
     """A command whose option `--random` may be given without a number."""

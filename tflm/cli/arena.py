@@ -18,19 +18,14 @@ from tflm.application.arena import (
     needs_reports,
     target_table,
 )
-from tflm.application.arena_plot import arena_plot
-from tflm.application.badge import badge
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of, with_shapes
-from tflm.application.node_data import arena_figures, write_node_data
 from tflm.application.output_files import Written
 from tflm.application.settings import least_budget
-from tflm.arena_page import arena_page
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
-from tflm.firmware.board_report import board_figures, fits_table
 from tflm.memory import MODEL_PLANNERS, PLANNERS
 from tflm.report import Report, short_size
 
@@ -129,8 +124,12 @@ def arena(
         found = tflm.plan(loaded[0][1], target=machine.target, kernels=machine.kernels, memories=given)
         written = _draw(loaded[0], lambda: drawn_memories(found, machine), html, plot)
     if node_data is not None:
+        from tflm.application.node_data import arena_figures, write_node_data
+
         written += write_node_data(node_data, loaded[0][1], arena_figures(needs.measured[0][1]))
     if badge_file is not None:
+        from tflm.application.badge import badge
+
         text = badge(f"tensor arena on {machine.place}", short_size(needs.needed_bytes), needs.is_fitting)
         write_atomically(badge_file, text.encode())
         written.append(badge_file)
@@ -151,6 +150,8 @@ def _show_boards(
     models: list[tuple[Path, tflm.Model]], on: MachineOptions, reserve: int, planner: str, as_json: bool
 ) -> None:
     """Show how each model fits every known board, or every board that the given kernels are for."""
+    from tflm.firmware.board_report import board_figures, fits_table  # loads the boards
+
     found = [(path, fits_of_boards(model, on.kernels, planner, on.release, reserve)) for path, model in models]
     documents = [{"model": path, "boards": [board_figures(fit) for fit in fits]} for path, fits in found]
     title = "{} on boards, with their usual kernels"
@@ -169,7 +170,11 @@ def _draw(
         return []
     title, plans = title_of(model[0]), plans_of()
     if html is not None:
+        from tflm.arena_page import arena_page
+
         write_atomically(html, arena_page(title, plans).encode())
     if plot is not None:
+        from tflm.application.arena_plot import arena_plot
+
         arena_plot(plot, title, plans)
     return [path for path in (html, plot) if path is not None]

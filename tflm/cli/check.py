@@ -66,5 +66,5 @@ def check(
     if stopping:
         problems = "1 problem" if stopping == 1 else f"{stopping} problems"
         raise CheckFailed(f"{model} cannot run on the device: {problems}")
-    if found is not None and found.answer is not Answer.YES:
+    if found is not None and not found.is_yes:
         raise (NotKnown if found.answer is Answer.UNKNOWN else CheckFailed)(f"{model}: {found.line}")

@@ -91,7 +91,7 @@ def fit(
         answer(as_json, fit_figures(model, found), report)
     if not (as_json or is_short):
         wrote(*written)
-    if found.verdict.answer is not Answer.YES:
+    if not found.verdict.is_yes:
         instead = compiled_instead(model, found.compiled)
         failed = NotKnown if found.verdict.answer is Answer.UNKNOWN else CheckFailed
         raise failed(f"{model}: {found.verdict.line}" + (f"; {instead}" if instead else ""))

@@ -58,7 +58,7 @@ def flash(
             raise OptionError("--map compares with a release build; leave out --build and --flash-data")
         report, verdict, figures = linked_report(title_of(model), load_model(model), on.machine(), linked)
         answer(as_json, {"model": model} | figures, report)
-        if verdict.answer is not Answer.YES:
+        if not verdict.is_yes:
             failed = NotKnown if verdict.answer is Answer.UNKNOWN else CheckFailed
             raise failed(f"{model}: {verdict.line}")
         return

@@ -19,10 +19,25 @@ from tflm.application.models import checks_of_models
 from tflm.application.output_files import OutputRules, Written
 from tflm.application.settings import settings, settings_report
 from tflm.atomic_write import approval
-from tflm.boards.sdks import sdk_names
 from tflm.cli.output import show
 from tflm.report import short_size
 from tflm.schema.model import CHECKS
+
+SDK_NAMES = "{sdks}"
+"""Stands for the names of all SDKs in the text of an option. Their table is read when the text is shown."""
+
+
+def sdk_names() -> list[str]:
+    """Return the names of all SDKs."""
+    from tflm.boards import sdks
+
+    return sdks.sdk_names()
+
+
+def shown_help(text: str) -> str:
+    """Return the text of an option as it is shown."""
+    return text.replace(SDK_NAMES, ", ".join(sdk_names())) if SDK_NAMES in text else text
+
 
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A .tflite file; - for standard input.", show_default=False)
@@ -73,7 +88,7 @@ SdkName = Annotated[
     typer.Option(
         "--sdk",
         metavar="NAME",
-        help=f"The firmware's SDK, which takes a part of the board: {', '.join(sdk_names())}. Default: the usual one.",
+        help=f"The firmware's SDK, which takes a part of the board: {SDK_NAMES}. Default: the usual one.",
         autocompletion=sdk_names,
     ),
 ]

@@ -24,8 +24,6 @@ from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measur
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator
-from tflm.targets import Target
 
 if TYPE_CHECKING:
     from tflm.firmware.flash_range import FlashRange
@@ -389,19 +387,6 @@ class BoardRefusal:
     reason: str
 
 
-@dataclass(frozen=True)
-class KernelsRefusal:
-    """A kernel library that cannot run the model on a part, regardless of the arena.
-
-    Attributes:
-        kernels: the library.
-        reason: the operators that it lacks, or what it rejects.
-    """
-
-    kernels: KernelLibrary
-    reason: str
-
-
 def banks_for(
     pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0, for_last: Sequence[Bank] | None = None
 ) -> list[Bank] | None:
@@ -520,25 +505,3 @@ def fits_of(
             except (OperatorError, UnresolvedOperator) as error:
                 known[built] = BoardRefusal(board, str(error))
         yield replace(known[built], board=board)
-
-
-def arena_with(
-    model: Model, target: Target, library: KernelLibrary, *, planner: Planner = "greedy"
-) -> ArenaMeasurement | KernelsRefusal:
-    """Measure a model with a kernel library, or return why the library cannot run it.
-
-    Raises:
-        TflmError: no library can run the model.
-    """
-    lacking = library.lacking(map(model.operator_name, _operators(model)))
-    if lacking:
-        return KernelsRefusal(library, f"lacks {', '.join(lacking)}")
-    try:
-        return measure_arena(model, AllOpsResolver(), target=target, kernels=library, planner=planner)
-    except OperatorError as error:
-        return KernelsRefusal(library, str(error))
-
-
-def _operators(model: Model) -> Iterator[Operator]:
-    for subgraph in model.subgraphs:
-        yield from subgraph.operators or ()

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tflm.boards.sdks import Span
-from tflm.firmware.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placement
+from tflm.firmware.board_fit import BoardFit, BoardRefusal, Placement
 from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.releases import TODAY
 from tflm.report import NUMBER, TEXT, Figure, Report, Table
-from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
 
 def fit_report(fit: BoardFit) -> Report:
@@ -109,40 +108,6 @@ def _fit_row(fit: BoardFit | BoardRefusal) -> tuple[Any, ...]:
     memory = " and ".join(bank.name for bank in banks) or max(board.ram, key=lambda bank: bank.bytes).name
     taken = measured.kernels.name, measured.minimum_arena_bytes, memory
     return board.name, board.target.name, *taken, f"{fit.memory_share:.1%}", f"{fit.flash_share:.1%}", verdict(fit)
-
-
-SIZE_COLUMNS = {"smallest arena": NUMBER, "used": NUMBER, "head": NUMBER, "tail": NUMBER}
-
-
-def sizes_of(measured: ArenaMeasurement) -> tuple[int, ...]:
-    """The cells of `SIZE_COLUMNS`, in bytes."""
-    return measured.minimum_arena_bytes, measured.arena_used_bytes, measured.head_bytes, measured.tail_bytes
-
-
-def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement | KernelsRefusal]) -> Table:
-    """List what each kernel library for the part takes, or why it cannot run the model."""
-    columns = {"kernels": TEXT, **SIZE_COLUMNS}
-    if any(isinstance(other, KernelsRefusal) for other in others):
-        columns["can't run it"] = TEXT
-    rows = (_library_row(each)[: len(columns)] for each in (measured, *others))
-    return Table(f"On {measured.target.name}, by kernel library", columns, rows)
-
-
-def _library_row(found: ArenaMeasurement | KernelsRefusal) -> tuple[Any, ...]:
-    if isinstance(found, KernelsRefusal):
-        return found.kernels.name, "", "", "", "", found.reason
-    return found.kernels.name, *sizes_of(found), ""
-
-
-def concerns_line(findings: Sequence[DeviceFinding]) -> str:
-    """Summarize in one line what behaves differently on the device; empty if nothing does."""
-    if not findings:
-        return ""
-    operators = {(finding.subgraph_index, finding.operator_index) for finding in findings}
-    names = ", ".join(dict.fromkeys(finding.operator or "the model" for finding in findings))
-    stop = "some prevent it from running" if any(f.stops for f in findings) else "answers differ"
-    what = "1 operator behaves" if len(operators) == 1 else f"{len(operators)} operators behave"
-    return f"{what} differently on the device ({names}; {stop}): tflm check has the details"
 
 
 def findings_report(name: str, measured_for: str, findings: Sequence[DeviceFinding]) -> Report:

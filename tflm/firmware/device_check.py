@@ -8,10 +8,10 @@ and an error becomes a finding.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tflm.boards import Board
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import Node, NodeTensors, index_of
@@ -28,6 +28,9 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph
 from tflm.targets import CORTEX_M, Target, require_target
+
+if TYPE_CHECKING:
+    from tflm.boards import Board
 
 INTEGER_WEIGHTS = (TensorType.INT4, TensorType.INT8, TensorType.UINT8)
 
@@ -283,3 +286,14 @@ def _unfit_conversion(name: str, node: Node) -> Reason | None:
         )
         return Effect.REFUSED, happens, advice, False
     return None
+
+
+def concerns_line(findings: Sequence[DeviceFinding]) -> str:
+    """Summarize in one line what behaves differently on the device; empty if nothing does."""
+    if not findings:
+        return ""
+    operators = {(finding.subgraph_index, finding.operator_index) for finding in findings}
+    names = ", ".join(dict.fromkeys(finding.operator or "the model" for finding in findings))
+    stop = "some prevent it from running" if any(f.stops for f in findings) else "answers differ"
+    what = "1 operator behaves" if len(operators) == 1 else f"{len(operators)} operators behave"
+    return f"{what} differently on the device ({names}; {stop}): tflm check has the details"

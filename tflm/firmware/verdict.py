@@ -69,6 +69,11 @@ class Verdict:
     stops: tuple[str, ...] = ()
 
     @property
+    def is_yes(self) -> bool:
+        """Whether it fits for certain."""
+        return self.answer is Answer.YES
+
+    @property
     def figures(self) -> str:
         """The figures, such as "58,944 of 61,440 B RAM, 361,204 of 524,288 B flash with code"."""
         figures = ", ".join(map(_figures, self.memories))

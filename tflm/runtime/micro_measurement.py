@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflm.libraries import Kernels, library_for
+from tflm.errors import OperatorError
+from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, Allocation, Arena
 from tflm.memory.buffer import Buffer
 from tflm.releases import Releases
@@ -22,8 +23,8 @@ from tflm.runtime.micro_allocator import (
 )
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
-from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, KernelsRefusal, Peak
+from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver, require_resolver
 from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator, RecordingMicroAllocator
 from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, align_up, require_target
@@ -247,3 +248,21 @@ def alive_at_each_step(buffers: Sequence[Buffer], step_count: int) -> Iterator[t
         yield step, alive.values()
         for i in end[step]:
             del alive[i]
+
+
+def arena_with(
+    model: Model, target: Target, library: KernelLibrary, *, planner: Planner = "greedy"
+) -> ArenaMeasurement | KernelsRefusal:
+    """Measure a model with a kernel library, or return why the library cannot run it.
+
+    Raises:
+        TflmError: no library can run the model.
+    """
+    operators = (operator for subgraph in model.subgraphs for operator in subgraph.operators or ())
+    lacking = library.lacking(map(model.operator_name, operators))
+    if lacking:
+        return KernelsRefusal(library, f"lacks {', '.join(lacking)}")
+    try:
+        return measure_arena(model, AllOpsResolver(), target=target, kernels=library, planner=planner)
+    except OperatorError as error:
+        return KernelsRefusal(library, str(error))

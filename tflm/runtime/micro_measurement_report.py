@@ -97,6 +97,19 @@ class ArenaMeasurement:
         return shown(self).html() + picture(memory=self)
 
 
+@dataclass(frozen=True)
+class KernelsRefusal:
+    """A kernel library that cannot run the model on a part, regardless of the arena.
+
+    Attributes:
+        kernels: the library.
+        reason: the operators that it lacks, or what it rejects.
+    """
+
+    kernels: KernelLibrary
+    reason: str
+
+
 def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
     """Return the JSON document of a measurement; sizes in bytes."""
     return {
@@ -184,3 +197,26 @@ def _buffer_table(title: str, buffers: Sequence[Buffer], steps: list[str]) -> Ta
 
 def _step(step: int, steps: list[str]) -> str:
     return f"{step} {steps[step]}" if steps[step] else ("inputs" if step == 0 else f"{step}")
+
+
+SIZE_COLUMNS = {"smallest arena": NUMBER, "used": NUMBER, "head": NUMBER, "tail": NUMBER}
+
+
+def sizes_of(measured: ArenaMeasurement) -> tuple[int, ...]:
+    """The cells of `SIZE_COLUMNS`, in bytes."""
+    return measured.minimum_arena_bytes, measured.arena_used_bytes, measured.head_bytes, measured.tail_bytes
+
+
+def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement | KernelsRefusal]) -> Table:
+    """List what each kernel library for the part takes, or why it cannot run the model."""
+    columns = {"kernels": TEXT, **SIZE_COLUMNS}
+    if any(isinstance(other, KernelsRefusal) for other in others):
+        columns["can't run it"] = TEXT
+    rows = (_library_row(each)[: len(columns)] for each in (measured, *others))
+    return Table(f"On {measured.target.name}, by kernel library", columns, rows)
+
+
+def _library_row(found: ArenaMeasurement | KernelsRefusal) -> tuple[Any, ...]:
+    if isinstance(found, KernelsRefusal):
+        return found.kernels.name, "", "", "", "", found.reason
+    return found.kernels.name, *sizes_of(found), ""
