@@ -46,6 +46,9 @@ ifndef CORPUS
 CORPUS := $(or $(TFLM_CORPUS),../shared)
 endif
 export TFLM_CORPUS := $(abspath $(CORPUS))
+# Hundreds of processes start, and each would compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 RELEASING := $(VENV)/releasing.stamp
