@@ -59,8 +59,8 @@ INSTALL = $(PIP) install uv && $(VENV)/bin/uv pip install --quiet --python $(VEN
 LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
 COVERAGE_FLOOR := 90
 
-# Tests that take longer than the limit of pyproject.toml.
-UNLIMITED := -o faulthandler_timeout=0
+# Tests that take longer than the usual limit.
+UNLIMITED := --hang-seconds 0
 
 # The extras that the README installs, and those that tests need.
 USED := cli,fast,plot,images

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+import logging
 import os
 import shutil
 from collections.abc import Generator, Iterator
@@ -11,9 +11,12 @@ from typing import Any
 
 import outcomes
 import pytest
+import pytest_costs
 from crashed_tests import pytest_handlecrashitem as pytest_handlecrashitem
 from hypothesis import Phase, settings
 from oracle import INSTALLED, Oracle
+from pytest_costs import pytest_addoption as pytest_addoption
+from pytest_costs import pytest_collection as pytest_collection
 
 # The same few examples in every run: a change is judged by what it changed, and `make long` draws 2000 new ones.
 settings.register_profile("default", deadline=None, max_examples=12, derandomize=True)
@@ -29,7 +32,8 @@ CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks."""
+    """Declare the marks, and register the hooks that save time."""
+    pytest_costs.register(config)
     config.addinivalue_line("markers", outcomes.MARK)
     config.addinivalue_line("markers", "slow: a test of a module that takes long; `make test-fast` leaves it out")
     config.addinivalue_line("markers", "long: many or large cases of what shorter tests show; `make long` runs it")
@@ -78,18 +82,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
-    """Disable garbage collection while tests are collected: it would repeatedly scan thousands of long-lived
-    objects."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder with real models and TFLM's recorded answers for them."""
@@ -106,6 +98,16 @@ def oracle() -> Iterator[Oracle]:
     oracle = Oracle()
     yield oracle
     oracle.close()
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Messages that the package logs during a test: pytest's own plugin would take time in every test."""
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    monkeypatch.setattr(logging.getLogger("tflm"), "handlers", [handler])
+    return messages
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_who_waits_for_kernels_gets_them(gate: Gate) -> None:
 @pytest.mark.parametrize("filters", ["default", "error"])
 @pytest.mark.parametrize("error", [compiler_process.CompilerError("of no use"), MemoryError("of no use")])
 def test_a_compiler_that_fails_leaves_numpy_in_place(
-    gate: Gate, error: Exception, filters: Any, caplog: pytest.LogCaptureFixture
+    gate: Gate, error: Exception, filters: Any, log: list[str]
 ) -> None:
     gate.error = error
     with warnings.catch_warnings(record=True) as caught:
@@ -240,7 +240,7 @@ def test_a_compiler_that_fails_leaves_numpy_in_place(
         for _ in range(2):
             assert answer(interpreter, INPUTS) == expected()
         assert not is_compiled(interpreter)
-    said = [*map(str, caught), *caplog.messages]
+    said = [*map(str, caught), *log]
     assert said
     assert all("of no use" in message for message in said)
     assert not background.is_at_work()

@@ -326,7 +326,10 @@ def test_each_name_of_all_is_that_of_its_module() -> None:
 
 def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
     """Tests after it are run, and it is not run a second time."""
-    (tmp_path / "conftest.py").write_text("from crashed_tests import pytest_handlecrashitem")
+    (tmp_path / "conftest.py").write_text(
+        "from crashed_tests import pytest_handlecrashitem\n"
+        "from pytest_costs import pytest_addoption, register as pytest_configure\n"
+    )
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}\nmarkers = long")
     many = "import os, pytest\n@pytest.mark.parametrize('i', range(20))\ndef test(i): assert "
     for module in range(4):

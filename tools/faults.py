@@ -118,7 +118,7 @@ class Tree:
     def pytest(self, arguments: list[str], environment: dict[str, str], seconds: float | None = None) -> int:
         """Run pytest on the copy; returns its exit status, 1 where it takes longer than so many seconds."""
         command = [str(self.python), "-m", "pytest", "-q", "-p", "fault_plugin", "-p", "no:cacheprovider", "--color=no"]
-        command += ["-o", "faulthandler_timeout=0"]
+        command += ["--hang-seconds", "0"]
         command += ["--basetemp", str(self.folder / "tmp"), *arguments]
         variables = {
             **os.environ,
