@@ -176,7 +176,7 @@ class Graph:
         code: BuiltinOperator,
         inputs: Sequence[int],
         outputs: Sequence[int],
-        options: BuiltinOptions | None = None,
+        options: BuiltinOptions | None,
         subgraph: SubGraph | None = None,
     ) -> Operator:
         """Create an operator in the version that its tensors need; the caller adds it to a list of operators.

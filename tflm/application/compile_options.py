@@ -10,10 +10,10 @@ from tflm.targets import Target
 
 
 def compile_options(
-    ram: str | None = None,
-    memories: str | None = None,
-    kernels: str | None = None,
-    target: Target | None = None,
+    ram: str | None,
+    memories: str | None,
+    kernels: str | None,
+    target: Target | None,
     self_test: int = 0,
     max_constants: str | None = None,
     optimize: str | None = None,

@@ -143,7 +143,7 @@ def compiled_fit(model: Model, board: Board, *, name: str = "model", reserve: in
     return CompiledFit(board, compile_model(model, name), reserve)
 
 
-def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> CompiledFit | None:
+def compiled_fit_or_none(model: Model, board: Board, *, reserve: int) -> CompiledFit | None:
     """Return the same as `compiled_fit`, or None for a model that cannot be compiled."""
     try:
         return compiled_fit(model, board, reserve=reserve)

@@ -26,7 +26,7 @@ class DeviceComparison(NamedTuple):
     lost: list[str]
 
 
-def compare_device(path: Path, log: Path, machine: Machine, progress: Progress = silent) -> DeviceComparison:
+def compare_device(path: Path, log: Path, machine: Machine, progress: Progress) -> DeviceComparison:
     """Compare a model's tensors with those of a device, for the inputs in the device's log.
 
     Raises:

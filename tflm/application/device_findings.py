@@ -105,7 +105,7 @@ def timed(model: Model, invokes: Invokes) -> list[Timed]:
     return rows
 
 
-def arena_finding(model: Model, machine: Machine, device: DeviceArena, progress: Progress = silent) -> ArenaFinding:
+def arena_finding(model: Model, machine: Machine, device: DeviceArena, progress: Progress) -> ArenaFinding:
     """Compare the arena with the computed one; if they differ, search for builds that explain it."""
     build = Build(machine.target, machine.kernels, count_resource_variables(model))
     measured = build.measured(model)

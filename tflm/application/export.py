@@ -560,7 +560,7 @@ def description_of(machine: Machine) -> str:
     return f"{machine.kernels.name} kernels on {machine.target.name}, {machine.kernels.release.name}"
 
 
-def serve_headers(names: Mapping[str, str], wire: str = "") -> dict[str, str]:
+def serve_headers(names: Mapping[str, str], wire: str) -> dict[str, str]:
     """The headers of a firmware that answers `tflm device`, by name; without a wire, for standard input and output."""
     folder = files("tflm.application.projects").joinpath("files")
     protocol, host = (folder.joinpath(*path).read_text("utf-8") for path in (("serve", "serve.h"), ("wire", "host.h")))
@@ -582,7 +582,7 @@ def _observations(model: Model) -> str:
     return "".join(OBSERVE.format(i, name) for i, name in enumerate(found))
 
 
-def _main_source(model: Model, names: dict[str, str], dump: bool, style: SourceStyle, served: str = "") -> str:
+def _main_source(model: Model, names: dict[str, str], dump: bool, style: SourceStyle, served: str) -> str:
     main = model.subgraphs[0]
     tensors = main.tensors or []
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))

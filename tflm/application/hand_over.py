@@ -20,7 +20,7 @@ MUCH_LESS = 0.5
 """Another build is suggested if its arena is below this share, even if the model fits."""
 
 
-def continue_with(path: Path | str, machine: Machine, ram: str | None = None) -> str:
+def continue_with(path: Path | str, machine: Machine, ram: str | None) -> str:
     """The `tflm fit` command for a model that does not fit the board; without one, a memory of the size `ram`."""
     return _command("fit", path, machine, ram if machine.board is None else None)
 

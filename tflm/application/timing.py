@@ -53,7 +53,7 @@ def timings(
     model: Model,
     runs: int,
     seed: int,
-    delegate: str | None = None,
+    delegate: str | None,
     progress: Progress = silent,
 ) -> tuple[float, list[OperatorTime]]:
     """Return median microseconds of an invoke without the profiler, and timings of the operators, the slowest first.

@@ -34,7 +34,7 @@ class Warmed(NamedTuple):
     folder: Path
 
 
-def warm_cache(models: Iterable[Model], progress: Progress = silent) -> Warmed:
+def warm_cache(models: Iterable[Model], progress: Progress) -> Warmed:
     """Compile the kernels that models need, unless they are in the cache already.
 
     Raises:

@@ -47,7 +47,7 @@ def integer_literal(value: int) -> str:
     return f"INT64_C({value})" if value < 2**63 else f"UINT64_C({value})"
 
 
-def float_literal(value: float, suffix: str = "") -> str:
+def float_literal(value: float, suffix: str) -> str:
     """Format a float as the shortest decimal number that C reads as the same value; "f" marks a float32."""
     if math.isnan(value):
         return "NAN"

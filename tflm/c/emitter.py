@@ -161,7 +161,7 @@ class CFile(NamedTuple):
     steps: int
 
 
-def c_file(program: Program, name: str, origin: str, kernel_header: str | None = None) -> CFile:
+def c_file(program: Program, name: str, origin: str, kernel_header: str | None) -> CFile:
     """Return the file NAME.c.
 
     Args:

@@ -56,7 +56,7 @@ class BoundKernels:
         library_overlap: the overlap that the library functions allow which some operators call.
     """
 
-    def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap = reference_overlap):
+    def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap):
         self._bound, self._library_overlap = bound, library_overlap
         self._scratch, self._lean_scratch = extra.scratch, extra.lean_scratch
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}

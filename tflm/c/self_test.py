@@ -330,7 +330,7 @@ class Build(NamedTuple):
     is_plain_on_host: bool = False
 
 
-def makefile_of(name: str, shared: str | None = None, build: Build | None = None) -> str:
+def makefile_of(name: str, shared: str | None, build: Build | None) -> str:
     """Return the text of the Makefile.
 
     Args:

@@ -73,9 +73,7 @@ def equals(measured: ArenaMeasurement, device: DeviceArena) -> bool:
     return all(here[part] == size for part, size in device.parts.items()) and device.records in ({}, records)
 
 
-def builds_that_fit(
-    model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None] = lambda: None
-) -> list[Build]:
+def builds_that_fit(model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None]) -> list[Build]:
     """Builds with the device's figures, from the first kind of change that explains them.
 
     Args:
@@ -128,9 +126,7 @@ def versions_instead(model: Model, thought: Build) -> Iterator[Build]:
             yield thought._replace(kernels=library)
 
 
-def releases_that_fit(
-    model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None] = lambda: None
-) -> list[Build]:
+def releases_that_fit(model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None]) -> list[Build]:
     """Releases with the device's figures, with any kernel library of the part in any version."""
     named = [thought.kernels.name]
     others = [name for name in libraries.MODULES if name not in (named[0], "arduino") and _is_for(name, thought.target)]

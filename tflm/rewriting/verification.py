@@ -62,7 +62,7 @@ def verified(
     measured: ArenaMeasurement,
     ends: Mapping[int, int],
     inputs: int,
-    report: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None],
 ) -> Verification:
     """Check a rewritten model.
 

@@ -206,7 +206,7 @@ def _what_it_is(data: memoryview) -> str:
 class Reader:
     """Reads tables from one flatbuffer."""
 
-    def __init__(self, data: memoryview, findings: list[ModelError] | None = None):
+    def __init__(self, data: memoryview, findings: list[ModelError] | None):
         self._data = data
         self._size = len(data)
         self._findings = findings

@@ -80,7 +80,7 @@ def min_runtime_version(model: Model) -> str | None:
     return None
 
 
-def set_versions(model: Model, *, downgrade: bool = True) -> None:
+def set_versions(model: Model, *, downgrade: bool) -> None:
     """Set the version of every builtin operator to the one it needs, and update the runtime in the metadata.
 
     Args:

@@ -350,7 +350,7 @@ def bind_plain_convolution(
     y: npt.NDArray[Any],
     *,
     by_channel: bool = False,
-    zero_points: tuple[int, int] = (0, 0),
+    zero_points: tuple[int, int],
 ) -> list[Step]:
     """Return the step that sets y to the windows of x times weights.
 
@@ -382,7 +382,7 @@ def bind_plain_transposed(
     scale: Scale,
     y: npt.NDArray[Any],
     *,
-    zero_points: tuple[int, int] = (0, 0),
+    zero_points: tuple[int, int],
 ) -> list[Step]:
     """Bind a transposed convolution, as `bind_plain_convolution` does; the axes are those of a convolution from y to
     x."""
