@@ -23,7 +23,7 @@ VOLATILE = re.compile(r"second|version|path|folder|file|commit|cache|python|host
 
 VOLATILE_TEXT = re.compile(
     r"^wrote (?!.*tflite).*$|without an interpreter.*$|[\d.,]+ samples a second|[\d.,]+ ?(s|ms|µs|us|%)(?!\w)"
-    r"|\d+\.\d+\.\d\S*|/\S+|[0-9a-f]{8,}",
+    r"|\d+\.\d+\.\d\S*|/\S+|\b[0-9a-f]{7,}\b",
     re.M,
 )
 """The same in texts."""

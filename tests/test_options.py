@@ -309,6 +309,7 @@ def call(folder: Path) -> Iterator[Call]:
         patch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
         patch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
         patch.setenv("TFLM_COMPILED", "0")
+        patch.setenv("COLUMNS", "120")
         yield ending
 
 

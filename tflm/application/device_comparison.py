@@ -11,7 +11,7 @@ from tflm.application.comparison import Difference, Real, difference
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.models import lines_of_log, load_model
-from tflm.application.progress import Progress, silent
+from tflm.application.progress import Progress
 from tflm.application.tensor_dump import Dump, assembled, dumped_tensors, read_dump
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter

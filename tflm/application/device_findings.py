@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.application.machine import Machine
-from tflm.application.progress import Progress, silent
+from tflm.application.progress import Progress
 from tflm.firmware.arena_causes import Build, builds_that_fit, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, Invokes, Place
 from tflm.runtime.growing_arena import ready_interpreter

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflm.application.errors import RequestError
-from tflm.application.progress import Progress, silent
+from tflm.application.progress import Progress
 from tflm.compiler.calls import obstacle
 from tflm.delegates import COMPILED_VARIABLE, default_delegates
 from tflm.runtime.growing_arena import ready_interpreter

@@ -13,7 +13,7 @@ from tflm.compiler.language import Step
 from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, recurrent, softmax, unary
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
-from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
+from tflm.libraries.kernel_library import AllowedOverlap
 from tflm.schedule.kernels import CallNeeds, ShapedCall
 from tflm.schedule.rows import Rows
 
