@@ -232,7 +232,7 @@ def test_head_temp_and_tail_are_to_scale(open_page: Open) -> None:
 
 
 def test_two_plans_stand_side_by_side_at_one_scale(open_page: Open) -> None:
-    page = open_page(INT8_MODEL, "--planner", "linear", "--beside", "greedy")
+    page = open_page(INT8_MODEL, "--planner", "linear", "--second-planner", "greedy")
     assert page.locator("h2").all_inner_texts() == [
         "linear plan on cortex-m with reference kernels",
         "greedy plan on cortex-m with reference kernels",

@@ -100,7 +100,7 @@ def test_the_program_lists_its_commands_and_its_version() -> None:
         ["run", INT8_MODEL],
         ["arena"],
         ["arena", INT8_MODEL, "--planner", "none"],
-        ["arena", INT8_MODEL, "--beside", "linear"],
+        ["arena", INT8_MODEL, "--second-planner", "linear"],
         ["arena", INT8_MODEL, FLOAT_MODEL, "--html", "page.html"],
         ["arena", INT8_MODEL, FLOAT_MODEL, "--node-data", "data.json"],
         ["arena", INT8_MODEL, "--boards", "--badge", "badge.svg"],
@@ -349,13 +349,31 @@ def test_models_that_share_an_arena_share_its_head(two_inputs: Path) -> None:
 
 def test_the_plan_can_be_drawn(tmp_path: Path) -> None:
     answer = run(
-        *("arena", INT8_MODEL, "--beside", "linear", "--html", tmp_path / "a.html", "--plot", tmp_path / "a.svg")
+        *(
+            "arena",
+            INT8_MODEL,
+            "--second-planner",
+            "linear",
+            "--html",
+            tmp_path / "a.html",
+            "--plot",
+            tmp_path / "a.svg",
+        )
     )
     assert answer.returncode == 0, answer.stderr
     page = (tmp_path / "a.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
     assert "<svg" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize(("former", "present"), [("--beside", "--second-planner")])
+def test_a_former_name_of_an_option_works_and_says_the_present_one(former: str, present: str) -> None:
+    for given in ([former, "unknown"], [f"{former}=unknown"]):
+        answer = run("arena", INT8_MODEL, *given)
+        assert (answer.returncode, "unknown planner 'unknown'" in answer.stderr) == (2, True)
+        assert f"{former} is deprecated; use {present}" in answer.stderr
+    assert former not in run("arena", "--help").stdout
 
 
 def test_a_name_in_the_model_can_not_break_out_of_the_page(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_arena_draws_each_memory(tmp_path: Path) -> None:
     if importlib.util.find_spec("matplotlib") is not None:
         assert run(*call, "--plot", image).returncode == 0
         assert image.stat().st_size
-    for wrong in ([], ["--html", page, "--beside", "linear"], ["--html", page, "--planner", "linear"]):
+    for wrong in ([], ["--html", page, "--second-planner", "linear"], ["--html", page, "--planner", "linear"]):
         answer = run(*call, *wrong)
         assert answer.returncode == 2
         assert "--memories needs --html or --plot" in " ".join(answer.stderr.split())

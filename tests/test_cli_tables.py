@@ -189,8 +189,8 @@ def test_a_plot_cuts_nothing_off_and_has_the_colours_of_the_page(tmp_path: Path)
     image = pytest.importorskip("matplotlib.image", reason="needs matplotlib")
     model = tmp_path / "a $x^$ name.tflite"
     model.write_bytes(INT8_MODEL.read_bytes())
-    for beside in ([], ["--beside", "linear"]):
-        answer = run("arena", model, "--plot", tmp_path / "plan.png", *beside)
+    for second in ([], ["--second-planner", "linear"]):
+        answer = run("arena", model, "--plot", tmp_path / "plan.png", *second)
         assert answer.returncode == 0, answer.stderr
         pixels = np.round(image.imread(tmp_path / "plan.png")[..., :3] * 255).astype(np.int64)
         edges = (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:])

@@ -80,7 +80,7 @@ SHARED = {
 EXCLUSIVE = {
     "arena": (
         ("--ram 1K", "--boards", "--all-targets", "--board pico"),
-        *((plan, "--memories A:1M --html a.html") for plan in ("--planner linear", "--beside linear")),
+        *((plan, "--memories A:1M --html a.html") for plan in ("--planner linear", "--second-planner linear")),
         *(("--boards", f"{alone} a") for alone in ("--html", "--plot", "--badge", "--node-data", "--budget")),
         *(("--boards", "--short"), ("--all-targets", "--kernels cmsis-nn --target cortex-m4")),
     ),
@@ -121,7 +121,7 @@ ELSEWHERE = {
 
 OWN = {
     "arena": (
-        "--board nano33ble | --beside 100K",
+        "--html a.html | --second-planner linear",
         "--board nano33ble | --reserve 250K",
         *("--boards", "--ram 1K", "--planner linear", "--budget 1", "--all-targets", "--html a.html", "--plot a.svg"),
         *("--badge a.svg", "--memories A:1K,B:4K --html a.html", "--node-data a.json", "--shape 0=2,1", "--short"),

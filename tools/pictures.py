@@ -151,7 +151,7 @@ def main() -> None:
             return
         vision = models / VISUAL_WAKE_WORDS
         tflm_command("arena", HELLO_WORLD, "--plot", IMAGES / "hello_world.svg")
-        two = ("arena", vision, "--planner", "greedy", "--beside", "optimal")
+        two = ("arena", vision, "--planner", "greedy", "--second-planner", "optimal")
         tflm_command(*two, "--plot", IMAGES / "greedy_beside_optimal.svg", "--html", page)
         tflm_command("tile", vision, "--plot", IMAGES / "bands.svg")
         draw_allocations(IMAGES / "allocations.svg")

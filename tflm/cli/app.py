@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 import tflm
 from tflm.cli.group import Commands
-from tflm.cli.plain_text import print_plain
+from tflm.cli.plain_text import print_error, print_plain
 from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
 
 COMMANDS = {
@@ -64,6 +64,9 @@ COMMANDS = {
 
 NAMES = sorted(name for commands in COMMANDS.values() for name in commands)
 
+DEPRECATED = {"--beside": "--second-planner"}
+"""Former names of options, which still work, and their present ones."""
+
 MODULES = {"calibrate-report": "evaluate", "fold": "tile", "strip": "tile"}
 """Modules of commands that share one; the others have the names of their commands."""
 
@@ -108,6 +111,16 @@ class GivenParameters:
 
 class Command(GivenParameters, TyperCommand):
     """A command of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; options may have their former names."""
+        given: list[str] = []
+        for argument in args:
+            name, equals, value = argument.partition("=")
+            if name in DEPRECATED:
+                print_error(f"tflm: {name} is deprecated; use {DEPRECATED[name]}")
+            given.append(DEPRECATED.get(name, name) + equals + value)
+        return super().parse_args(ctx, given)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names that texts of options stand for."""

@@ -64,10 +64,12 @@ def arena(
         typer.Option("--badge", metavar="FILE", help="Write the arena size as an .svg badge; red if it does not fit."),
         Written.FILE,
     ] = None,
-    beside: Annotated[
+    second_planner: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Draw a second plan next to the first.", autocompletion=lambda: list(PLANNER_NAMES)
+            metavar="NAME",
+            help="Draw the plan of a second planner next to the first.",
+            autocompletion=lambda: list(PLANNER_NAMES),
         ),
     ] = None,
     memories: PlanMemories = None,
@@ -84,20 +86,20 @@ def arena(
     Examples:
       tflm arena model.tflite --board nano33ble
       tflm arena model.tflite --target cortex-m4 --kernels cmsis-nn --budget 64K
-      tflm arena model.tflite --planner optimal --beside greedy --html arena.html
+      tflm arena model.tflite --planner optimal --second-planner greedy --html arena.html
       tflm arena model.tflite --memories SRAM:100K,PSRAM:4M --html arena.html
       tflm arena wake_word.tflite commands.tflite --json
       tflm arena model.tflite --shape input=1,96,96,1
     """
     machine = (on._replace(kernels=None) if all_boards else on).machine()
-    for name in (planner, beside):
+    for name in (planner, second_planner):
         if name is not None and name not in PLANNER_NAMES:
             raise OptionError(f"unknown planner {name!r}; use one of {', '.join(PLANNER_NAMES)}")
-    if beside is not None and html is None and plot is None:
-        raise OptionError("--beside needs --html or --plot")
-    if memories is not None and (beside is not None or planner != "greedy" or (html is None and plot is None)):
+    if second_planner is not None and html is None and plot is None:
+        raise OptionError("--second-planner needs --html or --plot")
+    if memories is not None and (second_planner is not None or planner != "greedy" or (html is None and plot is None)):
         raise OptionError(
-            "--memories needs --html or --plot, and no --planner or --beside; see also tflm plan --memories"
+            "--memories needs --html or --plot, and no --planner or --second-planner; see also tflm plan --memories"
         )
     if len(models) > 1 and any(each is not None for each in (html, plot, node_data)):
         raise OptionError("--html, --plot and --node-data take one model")
@@ -115,7 +117,7 @@ def arena(
     limit = bytes_from(budget) if budget is not None else least_budget(models)
     needs = arena_needs(loaded, machine, planner, place, limit, all_targets, progress, ram)
     if memories is None:
-        names = [planner] if beside is None else [planner, beside]
+        names = [planner] if second_planner is None else [planner, second_planner]
         written = _draw(loaded[0], lambda: {name: drawn(*loaded[0], machine, name) for name in names}, html, plot)
     else:
         from tflm.application.several_memories import drawn_memories, memories_of  # loads the generator of C

@@ -283,8 +283,8 @@ def _arguments(options: dict[str, Any], command: str, has_machine: bool) -> dict
     on = found.machine(named, any(options[name] for name in OTHER_MACHINES.get(command, ())))
     named_ram = options | on._asdict()
     if given.reserve is not None and not any(named_ram[name] for name in RESERVED_OF.get(command, ("board",))):
-        beside = " and the linked firmware with --map" if command == "flash" else ""
-        raise OptionError(f"--reserve takes RAM of a board; name the board with --board{beside}")
+        alternative = " and the linked firmware with --map" if command == "flash" else ""
+        raise OptionError(f"--reserve takes RAM of a board; name the board with --board{alternative}")
     if options.get("compiled"):  # a model as C has no TFLM and no kernel library of it
         on = on._replace(release=named.release, kernels=named.kernels)
     if options.pop("show_settings"):
