@@ -34,8 +34,8 @@ from tflm.delegates.compiled import (
 )
 from tflm.delegates.compiled.plain_products import Layer, Windows
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
-from tflm.kernels.reference.signal.filter_bank_log import log2_beyond_line
-from tflm.kernels.reference.signal.kiss_fft import FLOAT32, INT16, INT32, KissFftrConfig
+from tflm.kernels.reference.signal.fft import FLOAT32, INT16, INT32, KissFftrConfig
+from tflm.kernels.reference.signal.filter_bank import log2_beyond_line
 
 Values = dict[str, Any]
 Constants = dict[str, str]

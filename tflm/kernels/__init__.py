@@ -64,18 +64,16 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "unary": ("ABS", "CEIL", "COS", "EXP", "FLOOR", "LOG", "NEG", "ROUND", "RSQRT", "SIN", "SQRT", "SQUARE"),
     "unidirectional_sequence_lstm": ("UNIDIRECTIONAL_SEQUENCE_LSTM",),
     "zeros_like": ("ZEROS_LIKE",),
-    "signal.delay": ("SignalDelay",),
-    "signal.energy": ("SignalEnergy",),
     "signal.fft": ("SignalFftAutoScale", "SignalIrfft", "SignalRfft"),
-    "signal.filter_bank": ("SignalFilterBank",),
-    "signal.filter_bank_log": ("SignalFilterBankLog",),
-    "signal.filter_bank_spectral_subtraction": ("SignalFilterBankSpectralSubtraction",),
-    "signal.filter_bank_square_root": ("SignalFilterBankSquareRoot",),
-    "signal.framer": ("SignalFramer",),
-    "signal.overlap_add": ("SignalOverlapAdd",),
-    "signal.pcan": ("SignalPCAN",),
-    "signal.stacker": ("SignalStacker",),
-    "signal.window": ("SignalWindow",),
+    "signal.filter_bank": (
+        "SignalEnergy",
+        "SignalFilterBank",
+        "SignalFilterBankLog",
+        "SignalFilterBankSpectralSubtraction",
+        "SignalFilterBankSquareRoot",
+        "SignalPCAN",
+    ),
+    "signal.frames": ("SignalDelay", "SignalFramer", "SignalOverlapAdd", "SignalStacker", "SignalWindow"),
 }
 """The modules of `reference` that define operators, with the names of those operators."""
 

@@ -19,8 +19,7 @@ from tflm.compiler.language import DONE, Int16s, Int32s, Step, UInt32s, UInt64s,
 from tflm.delegates.compiled.casts import as_int16, as_int32, as_uint64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.signal.fft import FftOpData
-from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
+from tflm.kernels.reference.signal.fft import FftOpData, KissFftrConfig
 
 NARROW_INTEGERS = True
 

@@ -1,4 +1,4 @@
-"""SignalRfft and SignalIrfft: transforms with kissfft's arithmetic, as in `tflm.kernels.reference.signal.kiss_fft`.
+"""SignalRfft and SignalIrfft: transforms with kissfft's arithmetic, as in `tflm.kernels.reference.signal.fft`.
 
 A row of 2n real values is transformed as n complex ones, pairs (real, imaginary), in stages. A stage of factor f
 divides its values by f (fixed point only), multiplies all but the first of its f slots by roots of unity (twiddle
@@ -21,8 +21,7 @@ from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.signal.fft import FftOpData
-from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
+from tflm.kernels.reference.signal.fft import FftOpData, KissFftrConfig
 
 # --- Arithmetic of samples ---------------------------------------------------------------------------------------
 

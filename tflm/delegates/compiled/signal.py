@@ -31,20 +31,21 @@ from tflm.delegates.compiled.fixed_point import clamped
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.signal.filter_bank import FilterBank
-from tflm.kernels.reference.signal.filter_bank_log import LN_2, ONE, SEGMENTS, log2_beyond_line
-from tflm.kernels.reference.signal.filter_bank_spectral_subtraction import SpectralSubtraction
-from tflm.kernels.reference.signal.framer import Framer
-from tflm.kernels.reference.signal.overlap_add import OverlapAdd
-from tflm.kernels.reference.signal.pcan import (
+from tflm.kernels.reference.signal.filter_bank import (
     DIGIT_BITS,
     DIGITS,
+    LN_2,
+    ONE,
     OUTPUT_BITS,
+    SEGMENTS,
     SNR_BITS,
+    FilterBank,
+    SpectralSubtraction,
     complete_gains,
     largest_estimate,
+    log2_beyond_line,
 )
-from tflm.kernels.reference.signal.stacker import Stacker
+from tflm.kernels.reference.signal.frames import Framer, OverlapAdd, Stacker
 
 LOW_32_BITS = (1 << 32) - 1
 

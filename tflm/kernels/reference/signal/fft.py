@@ -2,31 +2,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, write
-from tflm.kernels.reference.signal.kiss_fft import (
-    FLOAT32,
-    INT16,
-    INT32,
-    KissFftrConfig,
-    Scalar,
-    kf_factor,
-    kiss_fftr_bytes,
-)
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
-from tflm.targets import INT, POINTER, Since, Struct
+from tflm.targets import INT, POINTER, Array, Since, Struct, Target
 from tflm.targets import INT32 as INT32_FIELD
+
+KISS_FFT_STATE = Struct("kiss_fft_state", nfft=INT, inverse=INT, factors=Array(INT, 64))
+KISS_FFTR_STATE = Struct("kiss_fftr_state", substate=POINTER, tmpbuf=POINTER, super_twiddles=POINTER)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """kiss_fft_scalar, and the macros over it.
+
+    Attributes:
+        dtype: int16, int32 or float32.
+        fraction_bits: FRACBITS, of fixed-point numbers between -1 and 1; 0 for floats, which are never scaled. Integer
+            sums wrap.
+    """
+
+    dtype: npt.DTypeLike
+    fraction_bits: int
+
+    @property
+    def samp_max(self) -> int:
+        """The largest sample, which represents 1."""
+        return (1 << self.fraction_bits) - 1 if self.fraction_bits else 1
+
+    def kf_cexp(self, phases: Iterable[float]) -> Values:
+        """exp(i * phase), shape [phases, 2]."""
+        roots = np.array([(math.cos(phase), math.sin(phase)) for phase in phases], np.float64).reshape(-1, 2)
+        return (np.floor(0.5 + self.samp_max * roots) if self.fraction_bits else roots).astype(self.dtype)
+
+    def smul(self, a: Values, b: Values | int) -> Values:
+        """Exact products of fixed-point numbers."""
+        return a.astype(np.int64) * b if self.fraction_bits else a * b
+
+    def sround(self, products: Values) -> Values:
+        """Products as samples, rounded to nearest, ties up."""
+        if not self.fraction_bits:
+            return products
+        return (products + (1 << self.fraction_bits - 1) >> self.fraction_bits).astype(self.dtype)
+
+    def s_mul(self, a: Values, b: Values | int) -> Values:
+        """S_MUL: products of samples."""
+        return self.sround(self.smul(a, b))
+
+    def c_mul(self, a: Values, b: Values) -> Values:
+        """C_MUL: complex products."""
+        by_real, by_imaginary = self.smul(a, b[..., :1]), self.smul(a, b[..., 1:])
+        return self.sround(by_real + times_i(by_imaginary))
+
+    def c_fixdiv(self, x: Values, divisor: int) -> Values:
+        """C_FIXDIV: x / divisor in fixed point; floats are not divided."""
+        return self.s_mul(x, self.samp_max // divisor) if self.fraction_bits else x
+
+    def half_of(self, x: Values) -> Values:
+        """HALF_OF, rounded down in fixed point."""
+        return x >> 1 if self.fraction_bits else x * np.float32(0.5)
+
+
+INT16, INT32, FLOAT32 = Scalar(np.int16, 15), Scalar(np.int32, 31), Scalar(np.float32, 0)
+
+
+class KissFftrConfig:
+    """kiss_fftr_cfg: transforms of 2n real values, which are transformed as n complex ones.
+
+    Attributes:
+        twiddles: the n-th roots of unity, shape [n, 2].
+        super_twiddles: factors that separate, or join, the spectra of even and odd values, in bins 1 to n / 2.
+    """
+
+    def __init__(self, scalar: Scalar, n: int, *, inverse: bool):
+        self.scalar, self.n, self.inverse = scalar, n, inverse
+        self.factors = kf_factor(n)
+        sign = 1 if inverse else -1
+        self.twiddles = track_host_array(scalar.kf_cexp(sign * 2 * math.pi * i / n for i in range(n)))
+        self.super_twiddles = track_host_array(
+            scalar.kf_cexp(sign * math.pi * (k / n + 0.5) for k in range(1, n // 2 + 1))
+        )
+
+    def kiss_fftr(self, x: Values) -> Values:
+        """The spectra of rows of real values, shape [rows, 2n]; returns [rows, n + 1, 2]."""
+        scalar, n = self.scalar, self.n
+        spectrum = self._kiss_fft(x.reshape(-1, n, 2))
+        k = np.arange(1, n // 2 + 1, dtype=np.intp)
+        dc = scalar.c_fixdiv(spectrum[:, 0], 2)
+        fpk = scalar.c_fixdiv(spectrum[:, k], 2)
+        fpnk = scalar.c_fixdiv(conjugate(spectrum[:, n - k]), 2)
+        f1k, tw = fpk + fpnk, scalar.c_mul(fpk - fpnk, self.super_twiddles)
+        if scalar is INT16:  # C adds these as int
+            f1k, tw = f1k.astype(np.int32), tw.astype(np.int32)
+        frequencies = np.zeros((len(spectrum), n + 1, 2), scalar.dtype)
+        frequencies[:, 0, 0], frequencies[:, n, 0] = dc[:, 0] + dc[:, 1], dc[:, 0] - dc[:, 1]
+        frequencies[:, k] = scalar.half_of(f1k + tw)
+        frequencies[:, n - k] = scalar.half_of(conjugate(f1k) - conjugate(tw))
+        return frequencies
+
+    def kiss_fftri(self, frequencies: Values) -> Values:
+        """The rows of real values that have these spectra, of shape [rows, n + 1, 2]; returns [rows, 2n].
+
+        Floats are 2n times too large.
+        """
+        scalar, n = self.scalar, self.n
+        k = np.arange(1, n // 2 + 1, dtype=np.intp)
+        first, last = frequencies[:, 0, 0], frequencies[:, n, 0]
+        fk = scalar.c_fixdiv(frequencies[:, k], 2)
+        fnkc = scalar.c_fixdiv(conjugate(frequencies[:, n - k]), 2)
+        fek, fok = fk + fnkc, scalar.c_mul(fk - fnkc, self.super_twiddles)
+        folded = np.empty((len(frequencies), n, 2), scalar.dtype)
+        folded[:, 0] = scalar.c_fixdiv(pairs(first + last, first - last), 2)
+        folded[:, k] = fek + fok
+        folded[:, n - k] = conjugate(fek - fok)
+        return self._kiss_fft(folded).reshape(-1, 2 * n)
+
+    def _kiss_fft(self, x: Values) -> Values:
+        """Complex transforms of rows of values, shape [rows, n, 2]."""
+        return self._kf_work(x.swapaxes(0, 1), self.factors).swapaxes(0, 1)
+
+    def _kf_work(self, x: Values, factors: list[int]) -> Values:
+        """Complex transforms along the first dimension of x, of shape [values, transforms, 2].
+
+        Args:
+            factors: of the number of values.
+        """
+        if not factors:
+            return x
+        p, (n, transforms, _) = factors[0], x.shape
+        m = n // p
+        slots = self._kf_work(x.reshape(m, p * transforms, 2), factors[1:]).reshape(m, p, transforms, 2)
+        slots = self.scalar.c_fixdiv(slots, p)
+        turned = self.scalar.c_mul(slots[:, 1:], self._twiddles_by_slot(p, m))
+        return np.concatenate(self._butterflies[p](self, slots[:, 0], *turned.swapaxes(0, 1)))
+
+    def _twiddles_by_slot(self, p: int, m: int) -> Values:
+        """Factors of the values of all slots but the first, shape [m, p - 1, 1, 2]."""
+        steps = np.multiply.outer(np.arange(m, dtype=np.intp), np.arange(1, p, dtype=np.intp))
+        return self.twiddles[steps * (self.n // (p * m)), np.newaxis]
+
+    def _kf_bfly2(self, x0: Values, x1: Values) -> list[Values]:
+        return [x0 + x1, x0 - x1]
+
+    def _kf_bfly3(self, x0: Values, x1: Values, x2: Values) -> list[Values]:
+        total = x1 + x2
+        middle = x0 - self.scalar.half_of(total)
+        upright = times_i(self.scalar.s_mul(x1 - x2, self.twiddles[self.n // 3, 1]))
+        return [x0 + total, middle + upright, middle - upright]
+
+    def _kf_bfly4(self, x0: Values, x1: Values, x2: Values, x3: Values) -> list[Values]:
+        turned = times_i(x1 - x3 if self.inverse else x3 - x1)
+        even, odd = x0 + x2, x1 + x3
+        return [even + odd, x0 - x2 + turned, even - odd, x0 - x2 - turned]
+
+    def _kf_bfly5(self, x0: Values, x1: Values, x2: Values, x3: Values, x4: Values) -> list[Values]:
+        s_mul, (ya, yb) = self.scalar.s_mul, self.twiddles[[self.n // 5, 2 * self.n // 5]]
+        s7, s8, s9, s10 = x1 + x4, x2 + x3, x2 - x3, x1 - x4
+        s5 = x0 + s_mul(s7, ya[0]) + s_mul(s8, yb[0])
+        s6 = times_i(s_mul(s10, ya[1]) + s_mul(s9, yb[1]))
+        s11 = x0 + s_mul(s7, yb[0]) + s_mul(s8, ya[0])
+        s12 = times_i(s_mul(s10, yb[1]) - s_mul(s9, ya[1]))
+        return [x0 + (s7 + s8), s5 + s6, s11 + s12, s11 - s12, s5 - s6]
+
+    _butterflies: ClassVar[dict[int, Callable[..., list[Values]]]] = {
+        2: _kf_bfly2,
+        3: _kf_bfly3,
+        4: _kf_bfly4,
+        5: _kf_bfly5,
+    }
+
+
+def conjugate(x: Values) -> Values:
+    """Complex conjugates; the least integer is its own negative."""
+    return pairs(x[..., 0], -x[..., 1])
+
+
+def times_i(x: Values) -> Values:
+    """x multiplied by i."""
+    return pairs(-x[..., 1], x[..., 0])
+
+
+def pairs(real: Values, imaginary: Values) -> Values:
+    """Complex values by their parts."""
+    x = np.empty((*real.shape, 2), real.dtype)
+    x[..., 0], x[..., 1] = real, imaginary
+    return x
+
+
+def kiss_fftr_bytes(scalar: Scalar, length: int, target: Target) -> int:
+    """Bytes that kiss_fftr_alloc takes for transforms of `length` real values, an even number."""
+    n, pair = length // 2, 2 * np.dtype(scalar.dtype).itemsize
+    return KISS_FFTR_STATE.size(target) + KISS_FFT_STATE.size(target) + pair * (n + n * 3 // 2)
+
+
+def kf_factor(n: int) -> list[int]:
+    """The factors of n: fours, then a two, threes, fives; the last one belongs to the first stage.
+
+    Raises:
+        OperatorError: there are other factors, or none; TFLM has no memory for these lengths.
+    """
+    found, rest = [], n
+    for factor in (4, 2, 3, 5):
+        while rest and rest % factor == 0:
+            found.append(factor)
+            rest //= factor
+    if not found or rest > 1:
+        reason = f"transforms {2 * n} values at a time; half of that must be a product of 2, 3 and 5"
+        raise OperatorError(reason)
+    return found
+
 
 WORK_AREA_IN_SCRATCH = "f99fcf84e"
 """The commit that changed the frame of an RFFT from a persistent to a scratch buffer."""
