@@ -19,7 +19,7 @@ from test_planning import some_inputs
 import tflm
 from tflm import libraries
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.trailing_output import windows
+from tflm.kernels.layers.geometry import windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.libraries.kernel_library import overlap_allowed_by
 from tflm.schema import Conv2DOptions, DepthwiseConv2DOptions, Padding, Pool2DOptions, TensorType

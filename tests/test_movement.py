@@ -11,7 +11,7 @@ import pytest
 from differential import run
 
 import tflm
-from tflm.kernels.support.views import Copying, make_copies
+from tflm.kernels.support.elementwise import Copying, make_copies
 from tflm.memory.tensor import UNSIZED_TYPES
 from tflm.schema import (
     ELEMENT_TYPES,

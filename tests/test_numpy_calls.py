@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.kernels.arithmetic.numpy_calls import clip, einsum, private
+from tflm.kernels.arithmetic.requantization import clip, einsum, private
 
 MODEL = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
 
@@ -26,8 +26,8 @@ class Hidden(importlib.abc.MetaPathFinder):
 for name in ("numpy._core.umath", "numpy._core.multiarray"):
     del sys.modules[name]
 sys.meta_path.insert(0, Hidden())
-from tflm.kernels.arithmetic import numpy_calls
-assert numpy_calls.clip is np.clip and numpy_calls.einsum is np.einsum
+from tflm.kernels.arithmetic import requantization
+assert requantization.clip is np.clip and requantization.einsum is np.einsum
 import tflm
 model = tflm.Model.from_file(sys.argv[1])
 interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(4096), delegates=())

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers import convolution, matrix_product
+from tflm.kernels.layers import convolution
+from tflm.kernels.layers import product as products
 from tflm.kernels.layers.product import FloatLayer, IntegerLayer
 
 SMALL = st.integers(1, 5)
@@ -43,7 +44,7 @@ def test_float_sums_are_taken_in_the_order_of_the_depth(
     rtol = 0 if sys.maxsize > 1 << 32 else 1e-6
     with pytest.MonkeyPatch.context() as patch:
         if as_on_arm64:
-            patch.setattr(matrix_product, "einsum_fuses", lambda: True)
+            patch.setattr(products, "einsum_fuses", lambda: True)
         np.testing.assert_allclose(layer.product(x, weights), expected, rtol=rtol, atol=rtol)
 
 

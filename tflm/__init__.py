@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tflm.firmware.flash import Flash, flash
     from tflm.firmware.instructions import Estimate, estimate
     from tflm.kernels import KernelContext, Node, Registration
-    from tflm.kernels.reference.ethos_u import ethos_u
+    from tflm.kernels.reference.custom import ethos_u
     from tflm.memory.buffer import Buffer as PlannedBuffer
     from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
     from tflm.planning import ModelPlan, plan
@@ -213,7 +213,7 @@ _LATER = {
     "tflm.firmware.flash": ("Flash", "flash"),
     "tflm.firmware.instructions": ("Estimate", "estimate"),
     "tflm.kernels": ("KernelContext", "Node", "Registration"),
-    "tflm.kernels.reference.ethos_u": ("ethos_u",),
+    "tflm.kernels.reference.custom": ("ethos_u",),
     "tflm.memory.buffer": ("PlannedBuffer",),
     "tflm.memory.tensor": ("TfLiteEvalTensor", "TfLiteTensor"),
     "tflm.planning": ("ModelPlan", "plan"),

@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.geometry import output_size, paddings
-from tflm.kernels.layers.trailing_output import windows
+from tflm.kernels.layers.geometry import output_size, paddings, windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.libraries import KernelLibrary
 from tflm.libraries.cmsis_nn import CURRENT, library

@@ -20,8 +20,7 @@ from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import CompileError
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.layers.trailing_output import windows
+from tflm.kernels.layers.geometry import Axis, windows
 from tflm.kernels.node import KernelContext, Node, NodeTensors
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.registration import Registration

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.c.binding import BoundModel, BoundOperator
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.movement import fixed_copies
-from tflm.kernels.support.views import Copy
+from tflm.kernels.support.elementwise import Copy
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schedule.rows import Rows
 

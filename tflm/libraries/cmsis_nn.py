@@ -12,19 +12,17 @@ from types import MappingProxyType
 from typing import Any
 
 from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs
-from tflm.kernels.layers.per_channel import ChannelMultipliers
+from tflm.kernels.layers.product import ChannelMultipliers
 from tflm.kernels.node import Node, Requests
-from tflm.kernels.reference import (
-    batch_matmul,
-    conv_2d,
-    depthwise_conv_2d,
-    fully_connected,
-    pooling,
-    softmax,
-    svdf,
-    transpose_conv,
-)
+from tflm.kernels.reference import batch_matmul, fully_connected, normalization, pooling, svdf
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
+from tflm.kernels.reference.convolution import (
+    CONV_INPUTS,
+    CONV_PARAMS,
+    DEPTHWISE_INPUTS,
+    TRANSPOSE_INPUTS,
+    wide_bias,
+)
 from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import (
     PersistentBuffer,
@@ -102,7 +100,7 @@ OP_DATA_SVDF_SIZE = OP_DATA_SVDF_CMSIS.extend(
 )
 OP_DATA_TRANSPOSE_CONV_CMSIS = Struct(
     "cmsis_nn/transpose_conv.cc:OpData",
-    params=transpose_conv.CONV_PARAMS,
+    params=CONV_PARAMS,
     scratch_buffer_index=INT,
     scratch_buffer_output_index=INT,
     bias_converted_buffer_index=INT,
@@ -116,7 +114,7 @@ OP_DATA_BATCH_MATMUL_CMSIS = Struct(
     buffer_idx=INT,
 )
 OP_DATA_SOFTMAX_CMSIS = Struct(
-    "CMSISNNSoftmaxParams", softmax_params=softmax.SOFTMAX_PARAMS, num_rows=INT32, row_size=INT32
+    "CMSISNNSoftmaxParams", softmax_params=normalization.SOFTMAX_PARAMS, num_rows=INT32, row_size=INT32
 )
 LSTM_GATE = Struct(
     "cmsis_nn_lstm_gate",
@@ -180,7 +178,7 @@ OP_DATA_LSTM_CMSIS = Struct(
 def _conv_requests(node: Node, version: Version) -> Iterator[Request]:
     x = node.input(0)
     yield from _unpacked_filter(node, INT4_FILTERS[0])
-    yield from _convolution_requests(node, conv_2d.INPUTS)
+    yield from _convolution_requests(node, CONV_INPUTS)
     if x.type != TensorType.FLOAT32:
         size = conv_s8_bytes if x.type == TensorType.INT8 else conv_s16_bytes
         yield from _scratch_if_any("columns", size(convolution(node), node.target, version))
@@ -188,7 +186,7 @@ def _conv_requests(node: Node, version: Version) -> Iterator[Request]:
 
 def _depthwise_requests(node: Node, version: Version) -> Iterator[Request]:
     yield from _unpacked_filter(node, INT4_FILTERS[1])
-    yield from _convolution_requests(node, depthwise_conv_2d.INPUTS)
+    yield from _convolution_requests(node, DEPTHWISE_INPUTS)
     if node.input(0).type == TensorType.INT8:
         is_int4 = node.input(1).type == TensorType.INT4 and node.release.holds(INT4_KERNELS)
         size = depthwise_s4_bytes if is_int4 else depthwise_s8_bytes
@@ -218,7 +216,7 @@ def _scratch_if_any(name: str, size: int) -> Iterator[Request]:
 
 
 def _transpose_conv_requests(node: Node, version: Version) -> Iterator[Request]:
-    x, operands = node.input(2), transpose_conv.INPUTS
+    x, operands = node.input(2), TRANSPOSE_INPUTS
     yield from operands.shape_requests()
     yield from ChannelMultipliers.requests(node.input(operands.weights).dims[0])
     if x.type == TensorType.INT8:
@@ -232,7 +230,7 @@ def _transpose_conv_requests(node: Node, version: Version) -> Iterator[Request]:
         yield ScratchBuffer("sums", 8 * element_count(node.output(0)))
     if x.type != TensorType.FLOAT32:
         yield from operands.tensor_requests(node)
-        yield from transpose_conv.wide_bias(node)
+        yield from wide_bias(node)
 
 
 # --- Products ----------------------------------------------------------------------------------------------------
@@ -343,7 +341,7 @@ def _average_pool_requests(node: Node) -> Iterator[Request]:
 
 def _softmax_requests(node: Node) -> Iterator[Request]:
     yield from tensors()(node)
-    yield from softmax.table_requests(node)
+    yield from normalization.table_requests(node)
 
 
 def _memory(version: Version, for_size: bool) -> dict[str, OperatorMemory]:

@@ -15,8 +15,9 @@ import numpy as np
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import paddings
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference import fully_connected, svdf, transpose_conv
+from tflm.kernels.reference import fully_connected, svdf
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
+from tflm.kernels.reference.convolution import TRANSPOSE_INPUTS
 from tflm.kernels.registration import Registration, Run
 from tflm.libraries.cmsis_nn_scratch import REVERSED_FROM_CHANNELS, has_mve
 from tflm.libraries.kernel_library import Concern, Effect
@@ -115,17 +116,17 @@ def transpose_conv_without_activation(registration: Registration) -> Registratio
 
 
 def _is_integer_transpose_conv_input(node: Node) -> bool:
-    place = transpose_conv.INPUTS.input
+    place = TRANSPOSE_INPUTS.input
     return node.has_input(place) and node.eval_input(place).type != TensorType.FLOAT32
 
 
 def _is_integer_transpose_conv_with_activation(node: Node) -> bool:
-    is_integer = node.input(transpose_conv.INPUTS.input).type != TensorType.FLOAT32
+    is_integer = node.input(TRANSPOSE_INPUTS.input).type != TensorType.FLOAT32
     return is_integer and node.options(TransposeConvOptions).fused_activation_function != ActivationFunctionType.NONE
 
 
 def _is_int16_transpose_conv_without_bias(node: Node) -> bool:
-    operands = transpose_conv.INPUTS
+    operands = TRANSPOSE_INPUTS
     return node.input(operands.input).type == TensorType.INT16 and not node.has_input(operands.bias)
 
 
@@ -282,7 +283,7 @@ CONCERNS = (
 
 def _misaligned_rows(node: Node) -> bool:
     """For int8, unless run as a CONV_2D with the reversed filter; the padding is that of a CONV_2D from y to x."""
-    operands = transpose_conv.INPUTS
+    operands = TRANSPOSE_INPUTS
     x, f, y = node.input(operands.input), node.input(operands.weights), node.output(0)
     options = node.options(TransposeConvOptions)
     strides = options.stride_h, options.stride_w

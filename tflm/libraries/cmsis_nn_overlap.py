@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from tflm.kernels.layers.trailing_output import behind_blocks, windows
+from tflm.kernels.layers.geometry import behind_blocks, windows
 from tflm.kernels.overlap import OperatorFacts, Overlap, anywhere, nowhere
 from tflm.libraries.cmsis_nn_scratch import CHANNELS_IN_A_BLOCK, has_mve
 from tflm.libraries.versions import Version

@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from tflm.kernels.layers.convolution import OP_DATA_CONV
 from tflm.kernels.node import Node, Requests
-from tflm.kernels.reference import conv_2d, depthwise_conv_2d, softmax
+from tflm.kernels.reference import normalization
+from tflm.kernels.reference.convolution import CONV_2D, DEPTHWISE_CONV_2D
 from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import Request, ScratchBuffer, nothing
 from tflm.libraries import esp_nn_defects
@@ -46,7 +47,7 @@ class AskedForConv(CType):
         return NODE_DATA_CONV.alignment(target, release)
 
 
-NODE_DATA_SOFTMAX = Struct("esp_nn/softmax.cc:NodeData", op_data=softmax.SOFTMAX_PARAMS, buffer_idx=INT)
+NODE_DATA_SOFTMAX = Struct("esp_nn/softmax.cc:NodeData", op_data=normalization.SOFTMAX_PARAMS, buffer_idx=INT)
 
 
 def _with_scratch(
@@ -68,7 +69,7 @@ def _with_scratch(
 
 
 def _softmax_requests(node: Node) -> Iterator[Request]:
-    yield from softmax.SOFTMAX.requests(node)
+    yield from normalization.SOFTMAX.requests(node)
     input = node.input(0)
     if input.type == node.output(0).type == TensorType.INT8:
         # As in the source, the second dimension counts, even if it is not the last.
@@ -164,10 +165,8 @@ def library(version: str = CURRENT, *, ansi: bool = False) -> KernelLibrary:
 
 
 def _memory(version: Version) -> dict[str, OperatorMemory]:
-    conv = _with_scratch(conv_2d.CONV_2D.requests, Conv2DOptions, CONV_BYTES, version)
-    depthwise = _with_scratch(
-        depthwise_conv_2d.DEPTHWISE_CONV_2D.requests, DepthwiseConv2DOptions, DEPTHWISE_BYTES, version
-    )
+    conv = _with_scratch(CONV_2D.requests, Conv2DOptions, CONV_BYTES, version)
+    depthwise = _with_scratch(DEPTHWISE_CONV_2D.requests, DepthwiseConv2DOptions, DEPTHWISE_BYTES, version)
     return {
         "CONV_2D": OperatorMemory(AskedForConv(), conv, nothing),
         "DEPTHWISE_CONV_2D": OperatorMemory(NODE_DATA_CONV, depthwise, nothing),
@@ -177,9 +176,9 @@ def _memory(version: Version) -> dict[str, OperatorMemory]:
 
 def _plain_memory() -> dict[str, OperatorMemory]:
     return {
-        "CONV_2D": OperatorMemory(AskedForConv(), conv_2d.CONV_2D.requests, nothing),
-        "DEPTHWISE_CONV_2D": OperatorMemory(NODE_DATA_CONV, depthwise_conv_2d.DEPTHWISE_CONV_2D.requests, nothing),
-        "SOFTMAX": OperatorMemory(NODE_DATA_SOFTMAX, softmax.SOFTMAX.requests, nothing),
+        "CONV_2D": OperatorMemory(AskedForConv(), CONV_2D.requests, nothing),
+        "DEPTHWISE_CONV_2D": OperatorMemory(NODE_DATA_CONV, DEPTHWISE_CONV_2D.requests, nothing),
+        "SOFTMAX": OperatorMemory(NODE_DATA_SOFTMAX, normalization.SOFTMAX.requests, nothing),
     }
 
 

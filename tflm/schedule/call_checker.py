@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.layers.trailing_output import windows
+from tflm.kernels.layers.geometry import Axis, windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.kernels.plan_checker import SymbolicRun
 from tflm.memory.buffer import Place

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from tflm.kernels import OPAQUE, REGISTRATIONS
-from tflm.kernels.layers.trailing_output import Windows, behind_all_channels, behind_each_channel, behind_each_window
+from tflm.kernels.layers.geometry import Windows, behind_all_channels, behind_each_channel, behind_each_window
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, nowhere
 from tflm.schedule.rows import Rows
 from tflm.schema.model import Model

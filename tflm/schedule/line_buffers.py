@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels import OPAQUE, REGISTRATIONS
-from tflm.kernels.layers.geometry import Axis, effective_size
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, effective_size, windows
 from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.bands import PADS, ROWS, band_rule

@@ -25,7 +25,7 @@ from tflm.c.library_calls import LibraryCall, Structure, Value
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier
 from tflm.kernels.layers.convolution import ConvolutionInputs, OpDataConv
 from tflm.kernels.node import Node
-from tflm.kernels.reference import conv_2d, depthwise_conv_2d
+from tflm.kernels.reference.convolution import CONV_INPUTS, DEPTHWISE_INPUTS
 from tflm.libraries.cmsis_nn_scratch import (
     conv_s8_bytes,
     conv_s16_bytes,
@@ -50,32 +50,32 @@ LARGEST_SIZE = 0xFFFF
 def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
     """Bind CONV_2D. Groups are supported for int8 only, and not for 1 x n windows, whose groups version 7.0.0
     ignores."""
-    weights, kind = node.eval_input(conv_2d.INPUTS.weights), _kind(node, conv_2d.INPUTS)
+    weights, kind = node.eval_input(CONV_INPUTS.weights), _kind(node, CONV_INPUTS)
     if kind is None or (_is_grouped(node) and (kind != "s8" or weights.dims[1] == 1)):
         return None
     size = conv_s16_bytes if kind == "s16" else conv_s8_bytes
     bytes = processors.maximum_bytes(partial(size, convolution(node)))
     filter = dims(1, *weights.dims[1:])
-    return [_call(f"arm_convolve_wrapper_{kind}", node, conv_2d.INPUTS, {}, filter, bytes)]
+    return [_call(f"arm_convolve_wrapper_{kind}", node, CONV_INPUTS, {}, filter, bytes)]
 
 
 def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
     """Bind DEPTHWISE_CONV_2D."""
-    kind, inputs, channels = _kind(node, depthwise_conv_2d.INPUTS), node.eval_input(0).dims[3], _channels(node)
+    kind, inputs, channels = _kind(node, DEPTHWISE_INPUTS), node.eval_input(0).dims[3], _channels(node)
     if kind is None or channels % inputs:
         return None
     copies: dict[str, Value] = {"ch_mult": channels // inputs}
     filter = dims(*node.eval_input(1).dims)
     if kind == "s16":
-        return [_call("arm_depthwise_conv_s16", node, depthwise_conv_2d.INPUTS, copies, filter, 0)]
+        return [_call("arm_depthwise_conv_s16", node, DEPTHWISE_INPUTS, copies, filter, 0)]
     size = depthwise_s8_bytes if kind == "s8" else depthwise_s4_bytes
     bytes = processors.maximum_bytes(partial(size, depthwise_convolution(node)))
-    return [_call(f"arm_depthwise_conv_wrapper_{kind}", node, depthwise_conv_2d.INPUTS, copies, filter, bytes)]
+    return [_call(f"arm_depthwise_conv_wrapper_{kind}", node, DEPTHWISE_INPUTS, copies, filter, bytes)]
 
 
 def _is_grouped(node: Node) -> bool:
     """Return whether a CONV_2D has groups."""
-    return node.eval_input(conv_2d.INPUTS.input).dims[3] != node.eval_input(conv_2d.INPUTS.weights).dims[3]
+    return node.eval_input(CONV_INPUTS.input).dims[3] != node.eval_input(CONV_INPUTS.weights).dims[3]
 
 
 def _channels(node: Node) -> int:

@@ -11,7 +11,7 @@ from tflm.c.cmsis_nn.structures import FUNCTIONS, checked_call, source, target
 from tflm.c.library_calls import Address, LibraryCall, Structure, Value
 from tflm.kernels.node import Node
 from tflm.kernels.reference.arithmetic import Addend, Product, Sum
-from tflm.kernels.reference.softmax import OpDataSoftmax, OpDataSoftmaxInt16
+from tflm.kernels.reference.normalization import OpDataSoftmax, OpDataSoftmaxInt16
 from tflm.schema.enums import TensorType
 
 KINDS = {TensorType.INT8: "s8", TensorType.INT16: "s16"}

@@ -20,8 +20,7 @@ from tflm.compiler.language import Step
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.geometry import Axis, window_fields
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
 KERNELS = {np.dtype(np.int8): convolve_int8, np.dtype(np.int16): convolve_int16}

@@ -21,11 +21,10 @@ from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, by_value, inlined, kernel, standalone
 from tflm.delegates.compiled.casts import as_int16, as_int32
-from tflm.kernels.layers.geometry import Axis, window_fields
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
-from tflm.kernels.reference.depthwise_conv_2d import INPUTS
+from tflm.kernels.reference.convolution import DEPTHWISE_INPUTS
 
 NARROW_INTEGERS = True
 
@@ -661,7 +660,7 @@ def convolve_each(
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind DEPTHWISE_CONV_2D."""
-    x, weights, bias, y, constant = INPUTS.bound(node)
+    x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     op = node.op_data
     if not constant or op.multiplier is None:
         return None
@@ -675,9 +674,11 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
 
 def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer DEPTHWISE_CONV_2D whose input has a single channel; its windows are read in place."""
-    x, weights, bias, y, constant = INPUTS.bound(node)
+    x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     op = node.op_data
-    is_plain = constant and op.multiplier is not None and not is_encoded(node.eval_input(INPUTS.weights).elements)
+    is_plain = (
+        constant and op.multiplier is not None and not is_encoded(node.eval_input(DEPTHWISE_INPUTS.weights).elements)
+    )
     if not is_plain or x.shape[3] != 1:
         return None
     layer = layer_of(weights[0].transpose(2, 0, 1)[np.newaxis, ..., np.newaxis], bias, op, op.input_zero_point)

@@ -19,11 +19,10 @@ from tflm.c.kernels.im2col import WINDOWS
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.compiler.language import Step
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
-from tflm.kernels.reference import conv_2d
+from tflm.kernels.reference.convolution import CONV_INPUTS
 
 NARROW_INTEGERS = True
 
@@ -98,21 +97,21 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
     if layer is None:
         return None
     rows, x, y, _ = part_of(part, op.rows, x, y)
-    return bind_windows(layer, rows, op.columns, x, y, node.eval_input(conv_2d.INPUTS.weights).elements)
+    return bind_windows(layer, rows, op.columns, x, y, node.eval_input(CONV_INPUTS.weights).elements)
 
 
 def bind_lean_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind CONV_2D without an im2col tile; returns None for encoded weights, which would be decoded."""
     layer, x, y = _bound(node)
     op: OpDataConv = node.op_data
-    if layer is None or is_encoded(node.eval_input(conv_2d.INPUTS.weights).elements):
+    if layer is None or is_encoded(node.eval_input(CONV_INPUTS.weights).elements):
         return None
     return windows_in_place.bind_layer(layer, op.rows, op.columns, x, y)
 
 
 def _bound(node: Node) -> tuple[Layer | None, npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the layer of a CONV_2D, its input and its output; None for a layer whose weights are not constant."""
-    x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
+    x, weights, bias, y, constant = CONV_INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not constant or op.multiplier is None:
         return None, x, y

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tflm.c.control_flow import Repeat
 from tflm.compiler.language import Step
-from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.layers.trailing_output import Windows
+from tflm.kernels.layers.geometry import Axis, Windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import NOWHERE, OperatorFacts
 

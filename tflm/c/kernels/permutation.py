@@ -11,7 +11,7 @@ from tflm.compiler.language import DONE, Elements, Int32s, Step, UInt8s, kernel
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled.movement import copy_steps, fixed_copies
 from tflm.delegates.compiled.work_arrays import work_array
-from tflm.kernels.layers.trailing_output import Windows
+from tflm.kernels.layers.geometry import Windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 

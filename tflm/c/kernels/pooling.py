@@ -12,8 +12,7 @@ from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Float32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32
-from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, padding_before, window_fields, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.kernels.reference.pooling import OpDataPooling

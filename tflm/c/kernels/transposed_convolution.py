@@ -21,7 +21,7 @@ from tflm.compiler.language import Step
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.transpose_conv import INPUTS
+from tflm.kernels.reference.convolution import TRANSPOSE_INPUTS
 
 SMALL = 4
 """Minimum number of 8-bit weights of a tap for which windows are read in place."""
@@ -55,7 +55,7 @@ def phases(axis: Axis) -> Iterator[Phase]:
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer TRANSPOSE_CONV; None if taps have few 8-bit weights, or if sums can exceed 32 bits."""
-    x, weights, bias, y, constant = INPUTS.bound(node)
+    x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
     op: OpDataConv = node.op_data
     is_small = x.itemsize == 1 and x.shape[3] * y.shape[3] < SMALL
     if not constant or op.multiplier is None or not y.size or is_small:

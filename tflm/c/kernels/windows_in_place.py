@@ -22,8 +22,7 @@ from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.kernels.layers.geometry import Axis, window_fields
-from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
 NARROW_INTEGERS = True

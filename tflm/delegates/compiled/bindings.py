@@ -15,7 +15,7 @@ from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import OperatorFacts, nowhere
 from tflm.kernels.registration import Registration
-from tflm.kernels.support.views import Copying
+from tflm.kernels.support.elementwise import Copying
 from tflm.schema.enums import TensorType
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]

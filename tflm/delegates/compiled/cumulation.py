@@ -13,7 +13,7 @@ from tflm.compiler.language import DONE, REFUSED, Float32s, Int8s, Int32s, Step,
 from tflm.delegates.compiled.casts import as_float32, as_int32
 from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, requantization, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.cumsum import AXIS, INPUT, TERM_SHIFT, CumsumQuantization
+from tflm.kernels.reference.reduce import AXIS, INPUT, TERM_SHIFT, CumsumQuantization
 from tflm.schema.options import CumsumOptions
 
 

@@ -19,7 +19,7 @@ from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.depthwise_conv_2d import INPUTS
+from tflm.kernels.reference.convolution import DEPTHWISE_INPUTS
 
 
 class Runs(NamedTuple):
@@ -133,7 +133,7 @@ def bind_channelwise(
 
 
 def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = INPUTS.bound(node)
+    x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data

@@ -15,7 +15,7 @@ from tflm.delegates.compiled.casts import as_float32, as_float64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.detection_postprocess import BOX, DetectionParameters
+from tflm.kernels.reference.custom import BOX, DetectionParameters
 
 NOTHING = -1
 

@@ -46,13 +46,10 @@ from tflm.delegates.compiled.tiles import rounds_down
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.add_n import QuantizedSum
-from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, Quotient, Sum
+from tflm.kernels.reference.activations import Prelu
+from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, QuantizedSum, Quotient, SquaredDifference, Sum
 from tflm.kernels.reference.comparisons import LEFT_SHIFT, Comparison, QuantizedNumber
-from tflm.kernels.reference.prelu import Prelu
-from tflm.kernels.reference.squared_difference import SquaredDifference
-from tflm.kernels.support.elementwise import BinaryFunction, broadcast_operands
-from tflm.kernels.support.views import Copy
+from tflm.kernels.support.elementwise import BinaryFunction, Copy, broadcast_operands
 
 # --- Numbers -----------------------------------------------------------------------------------------------------
 

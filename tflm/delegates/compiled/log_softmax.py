@@ -27,7 +27,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
 )
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.softmax import (
+from tflm.kernels.reference.normalization import (
     ACCUMULATION_INTEGER_BITS,
     LOG_OUTPUT_INTEGER_BITS,
     SCALED_DIFF_INTEGER_BITS,

@@ -16,7 +16,7 @@ from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.tiles import Writer
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.support.views import Copy, Copying
+from tflm.kernels.support.elementwise import Copy, Copying
 
 RANK = 6
 """Maximum number of dimensions of a copy, after contiguous ones are merged."""

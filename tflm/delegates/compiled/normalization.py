@@ -12,7 +12,7 @@ from tflm.compiler.language import DONE, Float32s, Int8s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST, Multiplier, clamped, high_product, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.l2_normalization import OUTPUT_BITS, SMALLEST_NORM
+from tflm.kernels.reference.normalization import OUTPUT_BITS, SMALLEST_NORM
 
 FRACTION_BITS = 28
 """Fraction bits of the numbers in Newton's method."""

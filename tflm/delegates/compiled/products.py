@@ -31,7 +31,8 @@ from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
+from tflm.kernels.reference import fully_connected
+from tflm.kernels.reference.convolution import CONV_INPUTS, TRANSPOSE_INPUTS
 from tflm.kernels.support.activation import activation_range, fused_activation
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import FullyConnectedOptions
@@ -495,7 +496,7 @@ def plain_convolution(
 
 
 def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
+    x, weights, bias, y, constant = CONV_INPUTS.bound(node)
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
@@ -553,7 +554,7 @@ def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target
 
 
 def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = transpose_conv.INPUTS.bound(node)
+    x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not uses_tiles():
         scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)

@@ -20,8 +20,7 @@ from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.arg_min_max import check_dimension
-from tflm.kernels.reference.reduce import Rescaling, check_output, lowest_and_highest, resolved_axes
+from tflm.kernels.reference.reduce import Rescaling, check_dimension, check_output, lowest_and_highest, resolved_axes
 
 COMPARISONS: dict[str, Callable[..., Any]] = {"greater": lambda a, b: a > b, "less": lambda a, b: a < b}
 Comparison = Annotated[Callable[..., Any], COMPARISONS]

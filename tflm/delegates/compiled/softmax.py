@@ -27,7 +27,7 @@ from tflm.delegates.compiled.functions import exponential
 from tflm.delegates.compiled.interpolation import look_up_between, share
 from tflm.kernels.arithmetic.fixed_point import INT32_MAX, QuantizedMultiplier, rounding_divide_by_pot
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.softmax import (
+from tflm.kernels.reference.normalization import (
     ACCUMULATION_INTEGER_BITS,
     UINT32_MASK,
     exps_int8,

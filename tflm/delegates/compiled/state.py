@@ -11,7 +11,7 @@ from tflm.compiler.language import ABORTED, DONE, REFUSED, Address, Int32s, Step
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.resource_variable import variable
+from tflm.kernels.reference.control_flow import variable
 from tflm.memory.tensor import TfLiteEvalTensor
 
 

@@ -27,12 +27,10 @@ from tflm.delegates.compiled.fixed_point import (
 from tflm.delegates.compiled.functions import exponential, exponential_minus_one, hyperbolic_tangent
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier
-from tflm.kernels.arithmetic.lookup import lookup_table
-from tflm.kernels.arithmetic.requantization import Requantization
+from tflm.kernels.arithmetic.requantization import Requantization, lookup_table
 from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.activations import Clamp, FloatLeakyRelu, Int16Input, LeakyRelu, logistic_int16
 from tflm.kernels.reference.quantize import AffineDequantize, AffineQuantize
-from tflm.kernels.reference.relu import Clamp, FloatLeakyRelu, LeakyRelu
-from tflm.kernels.reference.sigmoid import Int16Input, logistic_int16
 from tflm.kernels.reference.unary import Abs, Rsqrt
 
 LOWEST_SIGMOID = -9.0

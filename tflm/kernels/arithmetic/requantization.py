@@ -1,15 +1,45 @@
-"""Requantization: scale 32-bit results, add the output's zero point, clamp."""
+"""Requantization: scale 32-bit results, add the zero point, clamp. Tables of functions of 8-bit or 16-bit integers.
+
+`clip` and `einsum` are numpy's C implementations: on arrays of a few hundred elements, call overhead exceeds the
+arithmetic. They are private, so this module falls back to the public functions where a numpy version lacks them. The
+Python wrapper of `clip` takes twice as long as the C function; that of `einsum` allocates a dictionary in each call.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, WideQuantizedMultiplier, wrap_int32
-from tflm.kernels.arithmetic.numpy_calls import clip, scalar
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.registration import Run
+
+__all__ = ["clip", "einsum", "scalar"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def private(module: str, name: str, public: Function) -> Function:
+    """A function from one of numpy's private modules, or the equivalent public one if it does not exist."""
+    try:
+        function: Function = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        return public
+    return function
+
+
+clip = private("numpy._core.umath", "clip", np.clip)
+einsum = private("numpy._core.multiarray", "c_einsum", np.einsum)
+
+
+def scalar(value: float, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+    """A number as a zero-dimensional array, which numpy combines with arrays twice as fast as a number."""
+    return np.array(value, dtype)
 
 
 @dataclass(frozen=True)
@@ -88,3 +118,35 @@ class AccumulatorRequantization:
         if self._stage.zero_point:
             results += self._zero_point
         return clip(results, self._minimum, self._maximum, out=results)
+
+
+IntegerFunction = Callable[[Raw], npt.NDArray[Any]]
+"""Maps integers to values that fit the output's element type."""
+
+
+def lookup_table(function: IntegerFunction, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Tabulate a function over all integers of a type; the index is the integer's bits, read as unsigned."""
+    bits = np.arange(1 << 8 * x_dtype.itemsize, dtype=f"u{x_dtype.itemsize}")
+    return function(bits.view(x_dtype).astype(np.int64)).astype(y_dtype)
+
+
+def table_of_int16(function: IntegerFunction) -> Raw:
+    """The function of all int16, each at the index that it is: negative ones count from the end."""
+    return lookup_table(function, np.dtype(np.int16), np.dtype(np.int64))
+
+
+def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: IntegerFunction) -> Run:
+    """Run y = function(x), element by element.
+
+    Args:
+        x: integers of 8 or 16 bits.
+        y: the same number of elements, of any type.
+        function: called once, to build the table.
+    """
+    table = track_host_array(lookup_table(function, x.dtype, y.dtype))
+    index, results = x.reshape(-1).view(f"u{x.itemsize}"), y.reshape(-1)
+
+    def run() -> None:
+        results[...] = table[index]
+
+    return run

@@ -13,16 +13,17 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis, axes
-from tflm.kernels.layers.per_channel import (
+from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis, axes, image_elements, require_room
+from tflm.kernels.layers.product import (
     WEIGHT_TYPES,
     ChannelMultipliers,
+    FloatLayer,
+    IntegerLayer,
+    LayerArrays,
     TypesByInput,
     require_scale_for_each_channel,
     unpacked_elements,
 )
-from tflm.kernels.layers.product import FloatLayer, IntegerLayer, LayerArrays
-from tflm.kernels.layers.windows import image_elements, require_room
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.requests import Request, TempInput, TempOutput
 from tflm.kernels.support.activation import activation_range, quantized_activation_range

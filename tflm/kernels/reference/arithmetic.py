@@ -1,7 +1,11 @@
-"""ADD, SUB, MUL and DIV with a fused activation, for float32, int32, int8 and (except DIV) int16; inputs broadcast."""
+"""ADD, SUB, MUL and DIV with a fused activation; ADD_N, SQUARED_DIFFERENCE, FLOOR_DIV and FLOOR_MOD.
+
+Inputs broadcast, except those of ADD_N, which may be any number.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +21,22 @@ from tflm.kernels.arithmetic.fixed_point import (
     reciprocal,
     rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
+    wrap_int32,
 )
-from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization, lookup_table
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Registration
-from tflm.kernels.requests import tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Released, Request, ScratchBuffer, TempInput, TempOutput, tensors
 from tflm.kernels.support.activation import (
+    SCALES,
     TFLITE_FUSED_ACTIVATION,
     activation_range,
     fused_activation,
     quantized_activation_range,
 )
 from tflm.kernels.support.checks import require_same_type, require_scale, require_symmetric_int16, require_type
-from tflm.kernels.support.elementwise import MAXIMUM_RANK, BinaryFunction, bind_binary, require_broadcast
-from tflm.kernels.support.precision import SCALES
+from tflm.kernels.support.elementwise import MAXIMUM_RANK, RANK_4D, BinaryFunction, bind_binary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
@@ -387,4 +392,226 @@ DIV = Registration(
     overlap=element_wise,
     since="32b0fe993",
     versions={2: BEYOND_FOUR_DIMENSIONS},
+)
+
+
+LEFT_SHIFTS = {TensorType.INT8: 7, TensorType.INT16: 0}
+
+OP_DATA_SQUARED_DIFFERENCE = Struct(
+    "squared_difference.cc:OpData", requires_broadcast=BOOL, arithmetic_params=ARITHMETIC_PARAMS
+)
+
+
+@dataclass(frozen=True)
+class SquaredDifference:
+    """The square of a quantized difference; difference and square wrap to 32 bits."""
+
+    addend1: Addend
+    addend2: Addend
+    output: Requantization
+
+    def __call__(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> Raw:
+        difference = self.addend1(x1) - self.addend2(x2)
+        return self.output(wrap_int32(difference * difference))
+
+
+def squared_difference(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The square of the difference of unquantized numbers; integers wrap."""
+    result: npt.NDArray[Any] = np.square(x1 - x2)
+    return result
+
+
+def _prepare_squared_difference(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
+    input1, input2, output = prepared_tensors(node, TYPES, RANK_4D)
+    node.op_data = _squared_difference(input1, input2, output) if output.type in LEFT_SHIFTS else squared_difference
+
+
+def _squared_difference(input1: TfLiteTensor, input2: TfLiteTensor, output: TfLiteTensor) -> SquaredDifference:
+    left_shift = LEFT_SHIFTS[output.type]
+    require_symmetric_int16(input1, input2, output)
+    twice_largest = 2 * max(require_scale(input1), require_scale(input2))
+    # The reference multiplies the output's scale by the power of two in float32.
+    divisor = float(np.float32(2 ** (2 * left_shift)) * np.float32(require_scale(output)))
+    multiplier = QuantizedMultiplier.of(twice_largest * twice_largest / divisor)
+    result = Requantization(multiplier, OutputStage.whole(output.zero_point, ELEMENT_TYPES[output.type].dtype))
+    return SquaredDifference(
+        Addend.of(input1, left_shift, input1.scale / twice_largest),
+        Addend.of(input2, left_shift, input2.scale / twice_largest),
+        result,
+    )
+
+
+SQUARED_DIFFERENCE = Registration(
+    BuiltinOperator.SQUARED_DIFFERENCE,
+    bind_binary,
+    _prepare_squared_difference,
+    op_data=OP_DATA_SQUARED_DIFFERENCE,
+    requests=tensors(2),
+    max_version=3,
+    types=TYPES,
+    overlap=element_wise,
+    since="8b9d46929",
+    versions=by_input(INT8=2),
+)
+
+
+ADD_N_TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
+ADD_N_LEFT_SHIFT = 20
+
+OP_DATA_ADD_N = Struct(
+    "add_n.cc:OpData",
+    output_activation_min=INT32,
+    output_activation_max=INT32,
+    input_offset=INT32,
+    output_offset=INT32,
+    input_multiplier=INT32,
+    output_multiplier=INT32,
+    input_shift=INT,
+    output_shift=INT,
+    left_shift=INT,
+    scratch_index=INT,
+)
+
+
+@dataclass
+class QuantizedSum:
+    """A quantized sum of inputs of one scale and zero point.
+
+    Attributes:
+        addends: a table of the addend of each input value, indexed by its bits.
+        output: requantizes the sum.
+    """
+
+    addends: Raw
+    output: Requantization
+
+    def __call__(self, inputs: Sequence[npt.NDArray[np.int8]]) -> Raw:
+        total = self.addends[
+            np.zeros(inputs[0].shape, np.uint8)
+        ]  # as in the reference, the sum starts from a stored zero
+        for x in inputs:
+            total += self.addends[x.view(np.uint8)]
+        return self.output(total)
+
+
+def float_sum(inputs: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    """The sum, from the first input to the last."""
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = total + x
+    return total
+
+
+def _prepare_add_n(context: KernelContext, node: Node) -> None:
+    if len(node.inputs) < 2:
+        raise OperatorError(f"has {len(node.inputs)} inputs, must have at least 2")
+    node.expect(outputs=1)
+    first = node.input(0)
+    output = node.output(0)
+    require_type(first, *ADD_N_TYPES)
+    require_same_type(output, first)
+    for i in range(1, len(node.inputs)):
+        _check_alike(node.input(i), first)
+    if output.dims != first.dims:
+        raise OperatorError(f"has shape {list(output.dims)}, the inputs have {list(first.dims)}", tensor=output.name)
+    node.op_data = _sum_of_inputs(first, output) if output.type == TensorType.INT8 else float_sum
+
+
+def _requests_add_n(node: Node) -> Iterator[Request]:
+    yield TempInput(0)
+    yield TempOutput(0)
+    for i in range(1, node.input_count):
+        yield TempInput(i)
+        yield Released(TempInput(i))
+    if node.output(0).type == TensorType.INT8:
+        yield PersistentBuffer(OP_DATA_ADD_N.name, OP_DATA_ADD_N.size(node.target))
+    yield ScratchBuffer("pointers to inputs", node.target.pointer_size * node.input_count)
+
+
+def _check_alike(input: TfLiteTensor, first: TfLiteTensor) -> None:
+    require_same_type(input, first)
+    if input.dims != first.dims:
+        reason = f"has shape {list(input.dims)}, the first input has {list(first.dims)}; they must be equal"
+        raise OperatorError(reason, tensor=input.name)
+    if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (first.scale, first.zero_point):
+        raise OperatorError("differs from the first input in scale or zero point", tensor=input.name)
+
+
+def _sum_of_inputs(input: TfLiteTensor, output: TfLiteTensor) -> QuantizedSum:
+    require_scale(input)
+    real = 2 * input.scale / (2**ADD_N_LEFT_SHIFT * require_scale(output))
+    significand, shift = quantize_multiplier(real)
+    if not real < 1 or shift > 0:
+        reason = f"has scale {output.scale:g}, too small for a scale {input.scale:g} of the inputs"
+        raise OperatorError(reason, tensor=output.name)
+    result = Requantization(QuantizedMultiplier(significand, shift), OutputStage.whole(output.zero_point, np.int8))
+    addend = Addend.of(input, ADD_N_LEFT_SHIFT, 0.5)
+    return QuantizedSum(lookup_table(addend, np.dtype(np.int8), np.dtype(np.int64)), result)
+
+
+def _bind_add_n(context: KernelContext, node: Node) -> Run:
+    inputs = [node.eval_input(i).elements for i in range(len(node.inputs))]
+    y = node.eval_output(0).elements
+
+    def run() -> None:
+        y[...] = node.op_data(inputs)
+
+    return run
+
+
+ADD_N = Registration(
+    BuiltinOperator.ADD_N,
+    _bind_add_n,
+    _prepare_add_n,
+    requests=_requests_add_n,
+    max_version=3,
+    types=ADD_N_TYPES,
+    overlap=element_wise,
+)
+
+
+Floats = npt.NDArray[np.float32]
+
+FLOOR_TYPES = (TensorType.FLOAT32,)
+
+
+def _prepare_floor_div(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
+    _, divisor, _ = prepared_tensors(node, FLOOR_TYPES, RANK_4D)
+
+    def floor_div(x1: Floats, x2: Floats) -> npt.NDArray[np.float64]:
+        if not x2.all():
+            raise OperatorError("has a zero among the divisors", tensor=divisor.name)
+        return np.floor(np.divide(x1, x2, dtype=np.float64))
+
+    node.op_data = floor_div
+
+
+def _prepare_floor_mod(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
+    prepared_tensors(node, FLOOR_TYPES, RANK_4D)
+    node.op_data = np.mod
+
+
+FLOOR_DIV = Registration(
+    BuiltinOperator.FLOOR_DIV,
+    bind_binary,
+    _prepare_floor_div,
+    requests=tensors(2),
+    max_version=3,
+    types=FLOOR_TYPES,
+    overlap=element_wise,
+    versions=by_input(INT16=3, INT8=3, FLOAT32=2),
+)
+FLOOR_MOD = Registration(
+    BuiltinOperator.FLOOR_MOD,
+    bind_binary,
+    _prepare_floor_mod,
+    requests=tensors(2),
+    max_version=2,
+    types=FLOOR_TYPES,
+    overlap=element_wise,
+    versions=by_input(INT16=2, INT8=2),
 )

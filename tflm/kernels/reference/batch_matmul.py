@@ -22,7 +22,7 @@ from tflm.kernels.arithmetic.fixed_point import (
 )
 from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.layers.matrix_product import exact_type, factors, float_product, largest_distance
+from tflm.kernels.layers.product import exact_type, factors, float_product, largest_distance
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run, Shape
 from tflm.kernels.requests import PersistentBuffer, Request, tensors, writable_dims

@@ -1,11 +1,13 @@
-"""EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS and LESS_EQUAL of two inputs that broadcast.
+"""Comparisons, MAXIMUM and MINIMUM, LOGICAL_AND, LOGICAL_OR and LOGICAL_NOT, and SELECT_V2; inputs broadcast.
 
-Quantized integers are compared as the real numbers that they represent, to 31 bits; all others directly.
+Comparisons take quantized integers as the real numbers that they represent, to 31 bits, and all others directly.
+MAXIMUM and MINIMUM compare integers as stored.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +16,29 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Registration
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.checks import require_same_type, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_binary, require_broadcast
+from tflm.kernels.shapes import broadcast
+from tflm.kernels.support.checks import (
+    AnyTensor,
+    element_count,
+    require_same_type,
+    require_scale,
+    require_type,
+    unary_tensors,
+)
+from tflm.kernels.support.elementwise import (
+    RANK_4D,
+    RANK_OF_A_SHAPE,
+    BinaryFunction,
+    bind_binary,
+    bind_unary,
+    require_broadcast,
+)
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.version_rules import Versions, by_input
-from tflm.targets import BOOL, INT, INT32, Struct
+from tflm.schema.version_rules import BEYOND_FOUR_DIMENSIONS, INT16_ACTIVATIONS, Versions, by_input, input_is
+from tflm.targets import BOOL, INT, INT32, Struct, Until
 
 ORDERED_TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.INT8)
 TYPES = {
@@ -37,7 +54,6 @@ UFUNCS: dict[str, np.ufunc] = {
     "LESS_EQUAL": np.less_equal,
 }
 
-MAXIMUM_RANK = 4
 LEFT_SHIFT = 8
 """Quantized integers are shifted left by this many bits before scaling."""
 
@@ -85,13 +101,13 @@ class Comparison:
         return result
 
 
-def _prepare(context: KernelContext, node: Node) -> None:
+def _prepare_comparison(context: KernelContext, node: Node) -> None:
     input1, input2 = node.input(0), node.input(1)
     output = node.eval_output(0)
     require_type(input1, *TYPES[node.operator])
     require_same_type(input2, input1)
     require_type(output, *OUTPUT_TYPES)
-    require_broadcast(input1, input2, output, MAXIMUM_RANK)
+    require_broadcast(input1, input2, output, RANK_4D)
     compare = UFUNCS[node.operator]
     if input1.type == TensorType.INT8:
         node.op_data = Comparison(compare, _quantized_number(input1), _quantized_number(input2))
@@ -108,11 +124,11 @@ def _quantized_number(tensor: TfLiteTensor) -> QuantizedNumber:
     return QuantizedNumber(tensor.zero_point, QuantizedMultiplier.of(scale))
 
 
-def _registration(operator: BuiltinOperator, max_version: int, versions: Versions) -> Registration:
+def _registration_comparison(operator: BuiltinOperator, max_version: int, versions: Versions) -> Registration:
     return Registration(
         operator,
         bind_binary,
-        _prepare,
+        _prepare_comparison,
         op_data=OP_DATA_COMPARISON,
         requests=tensors(2, 0),
         max_version=max_version,
@@ -122,9 +138,130 @@ def _registration(operator: BuiltinOperator, max_version: int, versions: Version
     )
 
 
-EQUAL = _registration(BuiltinOperator.EQUAL, 4, by_input(INT16=5, STRING=3, INT8=2))
-NOT_EQUAL = _registration(BuiltinOperator.NOT_EQUAL, 3, by_input(INT16=4, STRING=3, INT8=2))
-GREATER = _registration(BuiltinOperator.GREATER, 2, by_input(INT8=2))
-GREATER_EQUAL = _registration(BuiltinOperator.GREATER_EQUAL, 3, by_input(INT16=3, INT8=2))
-LESS = _registration(BuiltinOperator.LESS, 3, by_input(INT16=3, INT8=2))
-LESS_EQUAL = _registration(BuiltinOperator.LESS_EQUAL, 3, by_input(INT8=2))
+EQUAL = _registration_comparison(BuiltinOperator.EQUAL, 4, by_input(INT16=5, STRING=3, INT8=2))
+NOT_EQUAL = _registration_comparison(BuiltinOperator.NOT_EQUAL, 3, by_input(INT16=4, STRING=3, INT8=2))
+GREATER = _registration_comparison(BuiltinOperator.GREATER, 2, by_input(INT8=2))
+GREATER_EQUAL = _registration_comparison(BuiltinOperator.GREATER_EQUAL, 3, by_input(INT16=3, INT8=2))
+LESS = _registration_comparison(BuiltinOperator.LESS, 3, by_input(INT16=3, INT8=2))
+LESS_EQUAL = _registration_comparison(BuiltinOperator.LESS_EQUAL, 3, by_input(INT8=2))
+
+
+EXTREME_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
+
+
+EXTREME_VERSIONS: Versions = {4: INT16_ACTIVATIONS, 3: BEYOND_FOUR_DIMENSIONS, 2: input_is("INT8")}
+
+
+def larger(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """x1 if it is larger, else x2; also for NaN, 0 and -0."""
+    return np.where(x1 > x2, x1, x2)
+
+
+def smaller(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """x1 if it is smaller, else x2; also for NaN, 0 and -0."""
+    return np.where(x1 < x2, x1, x2)
+
+
+def _registration_extreme(operator: BuiltinOperator, function: BinaryFunction) -> Registration:
+    def prepare(context: KernelContext, node: Node) -> None:
+        input1, input2, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
+        require_type(output, *EXTREME_TYPES)
+        require_same_type(input1, output)
+        require_same_type(input2, output)
+        require_broadcast(input1, input2, output)
+        node.op_data = function
+
+    return Registration(
+        operator,
+        bind_binary,
+        prepare,
+        max_version=4,
+        types=EXTREME_TYPES,
+        overlap=element_wise,
+        versions=EXTREME_VERSIONS,
+    )
+
+
+MAXIMUM = _registration_extreme(BuiltinOperator.MAXIMUM, larger)
+MINIMUM = _registration_extreme(BuiltinOperator.MINIMUM, smaller)
+
+
+LOGICAL_TYPES = (TensorType.BOOL,)
+
+
+def _binary(operator: BuiltinOperator, function: BinaryFunction) -> Registration:
+    def prepare(context: KernelContext, node: Node) -> None:
+        input1, input2, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
+        for tensor in (input1, input2, output):
+            require_type(tensor, *LOGICAL_TYPES)
+        require_broadcast(input1, input2, output, RANK_4D)
+        node.op_data = function
+
+    return Registration(operator, bind_binary, prepare, types=LOGICAL_TYPES, overlap=element_wise)
+
+
+def _prepare_not(context: KernelContext, node: Node) -> None:
+    unary_tensors(node, *LOGICAL_TYPES)
+    node.op_data = lambda x: x ^ 1
+
+
+LOGICAL_AND = _binary(BuiltinOperator.LOGICAL_AND, np.bitwise_and)
+LOGICAL_OR = _binary(BuiltinOperator.LOGICAL_OR, np.bitwise_or)
+LOGICAL_NOT = Registration(
+    BuiltinOperator.LOGICAL_NOT, bind_unary, _prepare_not, requests=tensors(), types=LOGICAL_TYPES, overlap=element_wise
+)
+
+
+SELECT_RANK = 5
+SELECT_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+
+OP_DATA_SELECT = Struct(
+    "select.cc:OpData", requires_broadcast=BOOL, has_low_rank_input_condition=Until("2b7a4ad62", BOOL)
+)
+
+
+def _prepare_select(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=3, outputs=1)
+    condition, x, y = (node.input(i) for i in range(3))
+    output = node.output(0)
+    require_type(condition, TensorType.BOOL)
+    require_type(x, *SELECT_TYPES)
+    require_same_type(y, x)
+    require_same_type(output, x)
+    _check_shapes([condition, x, y], output)
+
+
+def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
+    try:
+        shape = np.broadcast_shapes(*(input.dims for input in inputs))
+    except ValueError:
+        shapes = ", ".join(str(list(input.dims)) for input in inputs)
+        raise OperatorError(f"can't broadcast its inputs of shapes {shapes}") from None
+    one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
+    limit = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else SELECT_RANK
+    if len(shape) > limit or (output.dims != shape and not one_each):
+        raise OperatorError(f"has shape {list(output.dims)}, must have {list(shape)}", tensor=output.name)
+
+
+def _bind_select(context: KernelContext, node: Node) -> Run:
+    condition, x, y = (node.eval_input(i).elements for i in range(3))
+    output = node.eval_output(0).elements.reshape(np.broadcast_shapes(condition.shape, x.shape, y.shape))
+
+    def run() -> None:
+        output[...] = np.where(condition, x, y)
+
+    return run
+
+
+SELECT_V2 = Registration(
+    BuiltinOperator.SELECT_V2,
+    _bind_select,
+    _prepare_select,
+    op_data=OP_DATA_SELECT,
+    requests=tensors(3),
+    max_version=2,
+    types=SELECT_TYPES,
+    since="286aeb5ff",
+    output_shapes=broadcast,
+    versions=by_input(UINT32=2),
+)

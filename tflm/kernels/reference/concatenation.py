@@ -28,7 +28,7 @@ from tflm.kernels.support.checks import (
     require_type,
     require_zero_point,
 )
-from tflm.kernels.support.views import Copy, Copying
+from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import ConcatenationOptions, PackOptions, UnpackOptions

@@ -19,7 +19,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Reads, Released, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import require_type
-from tflm.kernels.support.views import bind_copies
+from tflm.kernels.support.elementwise import bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType

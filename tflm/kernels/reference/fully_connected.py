@@ -15,8 +15,15 @@ import numpy as np
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.per_channel import WEIGHT_TYPES, ChannelMultipliers, accumulator_bits, unpacked_elements
-from tflm.kernels.layers.product import FloatLayer, IntegerLayer, LayerArrays
+from tflm.kernels.layers.product import (
+    WEIGHT_TYPES,
+    ChannelMultipliers,
+    FloatLayer,
+    IntegerLayer,
+    LayerArrays,
+    accumulator_bits,
+    unpacked_elements,
+)
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput

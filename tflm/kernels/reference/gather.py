@@ -18,7 +18,7 @@ from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Reads, Request, tensors, writable_dims
 from tflm.kernels.shapes import Shapes, StaticNode, require_axis
 from tflm.kernels.support.checks import element_count, require_same_type, require_type, require_zero_point
-from tflm.kernels.support.views import bind_by_parameters
+from tflm.kernels.support.elementwise import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import GatherOptions

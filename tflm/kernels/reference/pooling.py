@@ -14,19 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.numpy_calls import clip
+from tflm.kernels.arithmetic.requantization import clip
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.layers.geometry import (
     TFLITE_PADDING,
     TFLITE_PADDING_VALUES,
     Axis,
     Tap,
+    behind_each_channel,
+    behind_each_window,
     output_size,
     padding_before,
+    pooled,
     taps,
 )
-from tflm.kernels.layers.trailing_output import behind_each_channel, behind_each_window
-from tflm.kernels.layers.windows import pooled
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import Request, TempInput, TempOutput, tensors, writable_dims
@@ -139,8 +140,8 @@ def _windows(input: TfLiteTensor, node: Node) -> tuple[tuple[int, ...], list[Tap
     if min(shape) <= 0:
         raise OperatorError(f"has shape {list(input.dims)}, in which no window covers an element", tensor=input.name)
     rows, columns = (
-        taps(Axis(size, window, windows, stride, before=padding_before(windows, size, window, stride)))
-        for windows, (size, window, stride) in zip(shape[1:3], sizes)
+        taps(Axis(size, window, sliding_windows, stride, before=padding_before(sliding_windows, size, window, stride)))
+        for sliding_windows, (size, window, stride) in zip(shape[1:3], sizes)
     )
     return shape, rows, columns
 

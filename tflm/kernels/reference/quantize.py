@@ -1,8 +1,12 @@
-"""QUANTIZE, from float to integers or between integer types; and DEQUANTIZE, back to float32."""
+"""QUANTIZE, from float to integers or between integer types; DEQUANTIZE, back to float32; and CAST.
+
+CAST wraps integers, saturates floats, and takes anything but zero as true. Bools are read as bytes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +21,11 @@ from tflm.kernels.arithmetic.fixed_point import (
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Refusal, Registration
+from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_size, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_unary
+from tflm.kernels.support.elementwise import as_numbers, bind_unary
+from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.signature import Signature, scales_of
@@ -168,5 +173,69 @@ DEQUANTIZE = Registration(
         **by_input(FLOAT8=9, UINT4=8, INT2=7, INT4=6, INT16=3, FLOAT16=3),
         5: Feature("INT8 with a scale for each slice", every(input_is("INT8"), _reads_a_scale_for_each_slice)),
         2: input_is("INT8"),
+    },
+)
+
+
+TFLITE_CAST_PARAMS = Struct("TfLiteCastParams", in_data_type=TFLITE_TYPE, out_data_type=TFLITE_TYPE)
+
+CAST_TYPES = (
+    TensorType.FLOAT32,
+    TensorType.INT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.UINT32,
+    TensorType.BOOL,
+)
+
+
+def _prepare_cast(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=1, outputs=1)
+    input = node.input(0)
+    output = node.output(0)
+    require_type(input, *CAST_TYPES)
+    require_type(output, *CAST_TYPES)
+    require_same_size(output, input)
+
+
+def _bind_cast(context: KernelContext, node: Node) -> Run:
+    x = as_numbers(node.eval_input(0).elements.reshape(-1))
+    y = node.eval_output(0).elements.reshape(-1)
+    if x.dtype == np.uint8:
+        y = as_numbers(y)
+    truncates = x.dtype.kind == "f" and y.dtype.kind in "iu"
+
+    def run() -> None:
+        y[...] = _truncated(x, np.iinfo(y.dtype)) if truncates else x
+
+    return run
+
+
+def _truncated(x: npt.NDArray[np.float32], limits: np.iinfo[Any]) -> npt.NDArray[np.float64]:
+    """Truncate floats towards zero and saturate; NaN becomes 0."""
+    numbers = np.where(np.isnan(x), 0, x.astype(np.float64))
+    truncated: npt.NDArray[np.float64] = np.trunc(np.clip(numbers, limits.min, limits.max))
+    return truncated
+
+
+CAST = Registration(
+    BuiltinOperator.CAST,
+    _bind_cast,
+    _prepare_cast,
+    requests=tensors(),
+    builtin_data=TFLITE_CAST_PARAMS,
+    max_version=7,
+    types=CAST_TYPES,
+    overlap=element_wise,
+    output_values=lambda node: node.values(0),
+    versions={
+        9: input_or_output_is("FLOAT8"),
+        8: input_or_output_is("INT2", "UINT4"),
+        7: input_or_output_is("BFLOAT16"),
+        6: Feature("INT4 to FLOAT32", every(input_is("INT4"), output_is("FLOAT32"))),
+        5: input_or_output_is("FLOAT64", "FLOAT16"),
+        4: input_or_output_is("UINT16"),
+        3: input_or_output_is("INT8"),
+        2: input_or_output_is("UINT32"),
     },
 )

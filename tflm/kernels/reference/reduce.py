@@ -1,11 +1,15 @@
-"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL: reductions along some axes, which are an input."""
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_ALL, ARG_MAX, ARG_MIN and CUMSUM, along axes that are an input.
+
+ARG_MAX and ARG_MIN find the first largest or smallest element. Comparisons with NaN are false: a NaN as first element
+wins, any other is skipped.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +18,15 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.registration import Bind, Registration, Run
-from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
-from tflm.kernels.shapes import reduced, require_axis
-from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
-from tflm.kernels.support.views import as_numbers, bind_by_parameters
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.kernels.registration import Bind, Refusal, Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempOutput, tensors
+from tflm.kernels.shapes import Shapes, StaticNode, reduced, require_axis, same_as_input
+from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_scale, require_type
+from tflm.kernels.support.elementwise import as_numbers, bind_by_parameters
+from tflm.memory.tensor import TFLITE_TYPE, TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.options import CumsumOptions
 from tflm.schema.version_rules import by_input
 from tflm.targets import BOOL, FLOAT, INT, INT32, Since, Struct, Until
 
@@ -279,4 +284,202 @@ REDUCE_ALL = replace(
     types=ALL_TYPES,
     since="ef382bdaa",
     versions={},
+)
+
+
+ARG_TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
+
+TFLITE_ARG_MAX_PARAMS = Struct("TfLiteArgMaxParams", output_type=TFLITE_TYPE)
+TFLITE_ARG_MIN_PARAMS = Struct("TfLiteArgMinParams", output_type=TFLITE_TYPE)
+
+
+def _prepare_arg(context: KernelContext, node: Node) -> None:
+    input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+    output = node.eval_output(0)
+    require_type(input, *ARG_TYPES)
+    require_type(axis, TensorType.INT32)
+    require_type(output, TensorType.INT32)
+    if element_count(axis) == 0:
+        raise OperatorError(f"has shape {list(axis.dims)}; must have one element, the axis", tensor=axis.name)
+    if axis.data is not None:
+        check_dimension(input, output, axis.data)
+
+
+def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any]) -> tuple[int, int, int]:
+    """Check input and output; returns the sizes of the input before, along and after the axis."""
+    dimension = require_axis(int(axis.reshape(-1)[0]), len(input.dims), input.name)
+    before, along, after = (
+        math.prod(sizes) for sizes in (input.dims[:dimension], input.dims[dimension:][:1], input.dims[dimension + 1 :])
+    )
+    if along == 0:
+        raise OperatorError(f"has shape {list(input.dims)}: no element along dimension {dimension}", tensor=input.name)
+    if element_count(output) != before * after:
+        reason = f"has shape {list(output.dims)}; {list(input.dims)} without dimension {dimension} has {before * after}"
+        raise OperatorError(f"{reason} elements", tensor=output.name)
+    return before, along, after
+
+
+def _bind_with_arg(find: Callable[..., Any], worst: np.float32) -> Bind:
+    """Bind `np.argmax` or `np.argmin`; `worst` is the float that replaces a NaN to be skipped."""
+
+    def bind(context: KernelContext, node: Node) -> Run:
+        input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+        output = node.eval_output(0)
+
+        def run(sizes: tuple[int, int, int]) -> None:
+            x, y = input.elements.reshape(sizes), output.elements.reshape(sizes[0], sizes[2])
+            y[...] = find(_without_nan(x, worst) if x.dtype == np.float32 else x, axis=1)
+
+        return bind_by_parameters([axis], lambda: check_dimension(input, output, axis.elements), run)
+
+    return bind
+
+
+def _without_nan(x: npt.NDArray[np.float32], worst: np.float32) -> npt.NDArray[np.float32]:
+    replaced = np.full_like(x, worst)
+    replaced[:, :1] = -worst
+    return np.where(np.isnan(x), replaced, x)
+
+
+def _output_shapes_arg(node: StaticNode) -> Shapes:
+    shape = node.shape(0)
+    axis = require_axis(node.numbers(1)[0], len(shape))
+    return [(*shape[:axis], *shape[axis + 1 :])]
+
+
+ARG_MAX = Registration(
+    BuiltinOperator.ARG_MAX,
+    _bind_with_arg(np.argmax, np.float32(-np.inf)),
+    _prepare_arg,
+    builtin_data=TFLITE_ARG_MAX_PARAMS,
+    max_version=3,
+    types=ARG_TYPES,
+    output_shapes=_output_shapes_arg,
+    versions=by_input(BOOL=3, INT8=2),
+)
+ARG_MIN = Registration(
+    BuiltinOperator.ARG_MIN,
+    _bind_with_arg(np.argmin, np.float32(np.inf)),
+    _prepare_arg,
+    builtin_data=TFLITE_ARG_MIN_PARAMS,
+    max_version=3,
+    types=ARG_TYPES,
+    output_shapes=_output_shapes_arg,
+    versions=by_input(BOOL=3, INT8=2),
+)
+
+
+CUMSUM_TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
+
+TERM_SHIFT = 19
+"""Terms are shifted left by 20 bits and halved; their sums wrap at 32 bits."""
+
+TFLITE_CUMSUM_PARAMS = Struct("TfLiteCumsumParams", exclusive=BOOL, reverse=BOOL)
+OP_DATA_CUMSUM = Struct(
+    "cumsum.cc:OpData",
+    output_activation_min=INT32,
+    output_activation_max=INT32,
+    input_offset=INT32,
+    output_offset=INT32,
+    input_multiplier=INT32,
+    output_multiplier=INT32,
+    input_shift=INT,
+    output_shift=INT,
+    left_shift=INT,
+)
+
+
+class CumsumQuantization(NamedTuple):
+    """Converts int8 values to 32-bit terms, and their sums back to int8."""
+
+    input_zero_point: int
+    output: Requantization
+
+
+def _prepare_cumsum(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2, outputs=1)
+    input = node.input(INPUT)
+    axis = node.input(AXIS)
+    require_type(input, *CUMSUM_TYPES)
+    require_type(axis, TensorType.INT32)
+    if element_count(axis) != 1:
+        raise OperatorError(f"has shape {list(axis.dims)}, must have one element", tensor=axis.name)
+    output = node.output(0)
+    require_same_type(output, input)
+    if not input.dims or output.dims != input.dims:
+        reason = f"has shape {list(output.dims)}, must have the input's {list(input.dims)}, of one dimension or more"
+        raise OperatorError(reason, tensor=output.name)
+    if axis.is_constant:
+        require_axis(int(axis.data.reshape(-1)[0]), len(input.dims), input.name)
+    if output.type == TensorType.INT8:
+        node.op_data = _quantization(input, output)
+
+
+def _requests_cumsum(node: Node) -> Iterator[Request]:
+    yield from tensors(2)(node)
+    if node.output(0).type == TensorType.INT8:
+        yield PersistentBuffer(OP_DATA_CUMSUM.name, OP_DATA_CUMSUM.size(node.target))
+
+
+def _quantization(input: TfLiteTensor, output: TfLiteTensor) -> CumsumQuantization:
+    real = 2 * require_scale(input) / (2 ** (TERM_SHIFT + 1) * require_scale(output))
+    significand, shift = quantize_multiplier(real)
+    if not real < 1 or shift > 0:
+        raise OperatorError(
+            f"has scale {output.scale:g}, too small for sums of scale {input.scale:g}", tensor=output.name
+        )
+    stage = OutputStage.whole(output.zero_point, np.int8)
+    return CumsumQuantization(input.zero_point, Requantization(QuantizedMultiplier(significand, shift), stage))
+
+
+def _bind_cumsum(context: KernelContext, node: Node) -> Run:
+    input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+    output = node.eval_output(0)
+    options = node.options(CumsumOptions)
+
+    def views() -> list[Array]:
+        number = require_axis(int(axis.elements.reshape(-1)[0]), len(input.dims), input.name)
+        return [_along_first(tensor.elements, number, options.reverse) for tensor in (input, output)]
+
+    def run(views: list[Array]) -> None:
+        x, y = views
+        y[...] = _cumsum(x, options.exclusive, node.op_data)
+
+    return bind_by_parameters([axis], views, run)
+
+
+def _along_first(array: Array, axis: int, reverse: bool) -> Array:
+    """A view with an axis moved to the front, and reversed if requested."""
+    moved = np.moveaxis(array, axis, 0)
+    return moved[::-1] if reverse else moved
+
+
+def _cumsum(x: Array, exclusive: bool, op: CumsumQuantization) -> Array:
+    is_float = x.dtype == np.float32
+    terms = x if is_float else x.astype(np.int32) - np.int32(op.input_zero_point)
+    sums: Array = np.add.accumulate(terms, axis=0, dtype=terms.dtype)
+    if exclusive:
+        sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
+    if is_float:
+        return sums
+    # The reference starts from the input's offset, so it adds the offset once more than the number of elements.
+    return op.output((sums - np.int32(op.input_zero_point)) << TERM_SHIFT)
+
+
+def _is_int8(node: Node) -> bool:
+    return node.input(0).type == TensorType.INT8
+
+
+CUMSUM = Registration(
+    BuiltinOperator.CUMSUM,
+    _bind_cumsum,
+    _prepare_cumsum,
+    requests=_requests_cumsum,
+    refusals=(Refusal(_is_int8, "its input may be float32", until="5a65a54ce"),),
+    builtin_data=TFLITE_CUMSUM_PARAMS,
+    types=CUMSUM_TYPES,
+    cpp_method="AddCumSum",
+    output_shapes=same_as_input,
 )

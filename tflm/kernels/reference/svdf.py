@@ -23,9 +23,8 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer, tensors
 from tflm.kernels.shapes import Shapes, StaticNode
-from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
+from tflm.kernels.support.activation import SCALES, TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
-from tflm.kernels.support.precision import SCALES
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType

@@ -29,15 +29,12 @@ from tflm.kernels.arithmetic.fixed_point import (
     quantize_multiplier,
     wrap_int32,
 )
-from tflm.kernels.arithmetic.lookup import table_of_int16
-from tflm.kernels.arithmetic.numpy_calls import clip, scalar
-from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
+from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage, clip, scalar, table_of_int16
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.layers.matrix_product import float_product, ordered_product
-from tflm.kernels.layers.product import IntegerLayer
+from tflm.kernels.layers.product import IntegerLayer, float_product, ordered_product
 from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.activations import checked_log2, logistic_int16, tanh_int16
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
-from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempIntermediate, TempOutput
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION

@@ -1,9 +1,9 @@
-"""Fused activation functions, as ranges that results are clamped to."""
+"""Fused activation functions, as ranges that results are clamped to; the precision of scales in each release."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import int32_from_float, round_half_away, wrap_int32
 from tflm.kernels.node import Node
 from tflm.memory.tensor import TfLiteTensor
+from tflm.releases import Release
+from tflm.releases.timeline import WHEEL_SOURCE
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.layout import Table
@@ -68,3 +70,23 @@ def quantize(value: float, tensor: TfLiteTensor) -> int:
     if not -(2.0**31) <= scaled <= 2.0**31:
         raise OperatorError(f"{value:g} at scale {tensor.scale:g} does not fit in 32 bits", tensor=tensor.name)
     return int(wrap_int32(int32_from_float([round_half_away(scaled)]) + tensor.zero_point)[0])
+
+
+class Precision(NamedTuple):
+    """When scales were doubles: from one commit until its revert, and again in the wheel's source."""
+
+    since: str
+    until: str
+
+    def number(self, release: Release) -> type[np.float32] | type[np.float64]:
+        """The type for the release's arithmetic on scales."""
+        holds = release.answers_hold
+        if holds(WHEEL_SOURCE) or (holds(self.since) and not holds(self.until)):
+            return np.float64
+        return np.float32
+
+
+SCALES = Precision("d5d82e25f", "b29826661")
+"""The precision of RELU, SUB and SVDF."""
+
+SCALES_OF_LEAKY_RELU = Precision("3bede6679", "4aa157e5e")

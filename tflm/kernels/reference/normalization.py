@@ -1,8 +1,11 @@
-"""SOFTMAX and LOG_SOFTMAX along the last dimension: float32, int8, and for SOFTMAX int8 to int16 and int16.
+"""SOFTMAX, LOG_SOFTMAX and L2_NORMALIZATION along the last dimension.
 
 SOFTMAX is exp(beta * (x - largest)) over the row's sum of exponentials. Integers follow the same steps in fixed point:
 distances from the largest element, exponentials, sum, reciprocal of the sum, result. LOG_SOFTMAX subtracts the log of
 the sum instead.
+
+L2_NORMALIZATION divides elements, float32 or int8, by the root of the sum of their squares. An int8 output has scale
+1/128 and zero point 0, whatever the tensor's quantization says.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     count_leading_zeros_32,
     exp_on_negative_values,
     input_radius,
+    inverse_square_root,
     log_from_one,
     lookup_int16,
     multiply_by_quantized_multiplier,
@@ -30,13 +34,15 @@ from tflm.kernels.arithmetic.fixed_point import (
     reciprocal,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
+    wrap_int32,
 )
-from tflm.kernels.arithmetic.numpy_calls import clip
+from tflm.kernels.arithmetic.requantization import clip, einsum
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import row_wise
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
+from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import (
     require_same_size,
     require_same_type,
@@ -45,9 +51,9 @@ from tflm.kernels.support.checks import (
     require_zero_point,
 )
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.options import SoftmaxOptions
-from tflm.schema.version_rules import by_input
+from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.options import L2NormOptions, SoftmaxOptions
+from tflm.schema.version_rules import by_input, output_is
 from tflm.targets import DOUBLE, FLOAT, INT, INT32, POINTER, SIZE_T, Struct
 
 LOG_TYPES = (TensorType.FLOAT32, TensorType.INT8)
@@ -364,4 +370,73 @@ LOG_SOFTMAX = Registration(
     overlap=row_wise,
     since="21ea0a6b3",
     versions=by_input(INT8=2),
+)
+
+
+MAXIMUM_RANK = 4
+SMALLEST_NORM = np.float32(1e-6)
+OUTPUT_BITS = 7
+"""The output is in Q0.7."""
+
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
+TFLITE_L2_NORM_PARAMS = Struct("TfLiteL2NormParams", activation=TFLITE_FUSED_ACTIVATION)
+L2_NORMALIZATION_PARAMS = Struct("L2NormalizationParams", input_zero_point=INT32)
+
+
+def _prepare_l2(context: KernelContext, node: Node) -> None:
+    """The op data is the input's zero point."""
+    node.expect(inputs=1, outputs=1)
+    input = node.input(0)
+    output = node.output(0)
+    require_type(output, *TYPES)
+    require_same_type(input, output)
+    if not 1 <= len(input.dims) <= MAXIMUM_RANK:
+        raise OperatorError(
+            f"has shape {list(input.dims)}, must have 1 to {MAXIMUM_RANK} dimensions", tensor=input.name
+        )
+    if output.dims != input.dims:
+        reason = f"has shape {list(output.dims)}, must have the input's {list(input.dims)}"
+        raise OperatorError(reason, tensor=output.name)
+    if fused_activation(node, L2NormOptions) != ActivationFunctionType.NONE:
+        raise OperatorError("has a fused activation function, none is supported")
+    node.op_data = input.zero_point
+
+
+def _bind_l2(context: KernelContext, node: Node) -> Run:
+    x, y, zero_point = node.eval_input(0).elements, node.eval_output(0).elements, node.op_data
+
+    def run() -> None:
+        y[...] = normalized_float32(x) if x.dtype == np.float32 else normalized_int8(x, zero_point)
+
+    return run
+
+
+def normalized_float32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """x over its norm along the last dimension."""
+    norms = np.sqrt(einsum("...d,...d->...", x, x))[..., np.newaxis]
+    with np.errstate(invalid="ignore"):  # an infinite norm
+        quotients: npt.NDArray[np.float32] = x / np.maximum(norms, SMALLEST_NORM)
+    return quotients
+
+
+def normalized_int8(x: npt.NDArray[np.int8], zero_point: int) -> Raw:
+    """The same in Q0.7, with the reciprocal of the norm as a quantized multiplier."""
+    values = x.astype(np.int64) - zero_point
+    squares = wrap_int32((values * values).sum(axis=-1, keepdims=True, dtype=np.int64))
+    significand, shift = inverse_square_root(squares)  # GetInvSqrtQuantizedMultiplierExp
+    return clip(multiply_by_quantized_multiplier(values, significand, shift + OUTPUT_BITS), -128, 127)
+
+
+L2_NORMALIZATION = Registration(
+    BuiltinOperator.L2_NORMALIZATION,
+    _bind_l2,
+    _prepare_l2,
+    op_data=L2_NORMALIZATION_PARAMS,
+    requests=tensors(),
+    builtin_data=TFLITE_L2_NORM_PARAMS,
+    max_version=2,
+    types=TYPES,
+    overlap=row_wise,
+    versions={2: output_is("INT8")},
 )

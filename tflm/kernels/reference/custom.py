@@ -1,26 +1,222 @@
-"""TFLite_Detection_PostProcess: non-maximum suppression of an object detector's boxes.
+"""BasicClassifier, CIRCULAR_BUFFER, TFLite_Detection_PostProcess and ethos-u.
 
-Boxes are decoded relative to anchors. "Fast" non-maximum suppression selects boxes by their best score, and reports the
-best classes of each; "regular" suppression selects boxes for each class separately, and keeps the best of all.
+- BasicClassifier: the posteriors of chosen classes, and whether each reaches its threshold. Inputs, all int32: the
+  posteriors of all classes, in one or two dimensions; the requested classes, as indices into the posteriors; and a
+  threshold for each of them. Outputs, with one element per requested class: whether its posterior reaches the threshold
+  (bool), and the posterior itself (int32).
+- CIRCULAR_BUFFER keeps the last few inputs, and ends most invokes early. The buffer is the output, a variable tensor.
+  As in TFLM, only the first batch is written. In a streaming model, the operators after this one run only once every
+  `cycles_max` invokes.
+- TFLite_Detection_PostProcess selects an object detector's boxes by non-maximum suppression. Boxes are decoded relative
+  to anchors. "Fast" suppression selects boxes by their best score, and reports the best classes of each; "regular"
+  suppression selects boxes for each class separately, and keeps the best of all.
+- ethos-u passes a command stream for an Arm Ethos-U NPU to a driver that the caller supplies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import InvokeAborted, KernelContext, Node
 from tflm.kernels.registration import Registration, Run
-from tflm.kernels.requests import Request, ScratchBuffer, tensors
-from tflm.kernels.support.checks import element_count, require_type
-from tflm.memory.tensor import TFLITE_QUANTIZATION_PARAMS
+from tflm.kernels.requests import Request, ScratchBuffer, TempInput, tensors
+from tflm.kernels.support.checks import element_count, require_same_type, require_type
+from tflm.memory.tensor import TFLITE_QUANTIZATION_PARAMS, TfLiteEvalTensor
+from tflm.releases.timeline import WHEEL_SOURCE
 from tflm.schema.enums import TensorType
-from tflm.schema.flexbuffer import FlexbufferMap
-from tflm.targets import BOOL, FLOAT, INT, Struct
+from tflm.schema.flexbuffer import FlexbufferMap, FlexbufferType
+from tflm.schema.tables import Operator
+from tflm.targets import BOOL, FLOAT, INT, SIZE_T, Struct
+
+TYPES = (TensorType.INT32,)
+
+
+def _prepare_classifier(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=3, outputs=2)
+    posteriors, classes, thresholds = (node.input(i) for i in range(3))
+    reached, chosen = (node.output(i) for i in range(2))
+    if len(posteriors.dims) not in (1, 2):
+        raise OperatorError(f"has shape {list(posteriors.dims)}, must have 1 or 2 dimensions", tensor=posteriors.name)
+    for tensor in (classes, thresholds, reached, chosen):
+        if len(tensor.dims) != 1 or tensor.dims != classes.dims:
+            reason = f"has shape {list(tensor.dims)}; must have one element for each requested class"
+            raise OperatorError(reason, tensor=tensor.name)
+    for tensor in (posteriors, classes, thresholds, chosen):
+        require_type(tensor, *TYPES)
+    require_type(reached, TensorType.BOOL)
+
+
+def _bind_classifier(context: KernelContext, node: Node) -> Run:
+    classes = node.eval_input(1)
+    posteriors, indices, thresholds = (node.eval_input(i).elements.reshape(-1) for i in range(3))
+    reached, chosen = (node.eval_output(i).elements for i in range(2))
+
+    def run() -> None:
+        if np.any((indices < 0) | (indices >= len(posteriors))):
+            raise OperatorError(
+                f"has a class that is out of range for {len(posteriors)} posteriors", tensor=classes.name
+            )
+        values = posteriors[indices]
+        reached[...], chosen[...] = values >= thresholds, values
+
+    return run
+
+
+BASIC_CLASSIFIER = Registration(
+    "BasicClassifier", _bind_classifier, _prepare_classifier, requests=tensors(3, 2), types=TYPES, since=WHEEL_SOURCE
+)
+
+
+OP_DATA_CIRCULAR_BUFFER = Struct("OpDataCircularBuffer", cycles_until_run=INT, cycles_max=INT)
+
+NAME = "CIRCULAR_BUFFER"
+EVERY_INVOKE_SLOTS = (5, 13, 25)
+"""Without options, buffers with this many slots never end an invoke; neither does the fifth buffer with FIFTH_DIMS."""
+FIFTH_DIMS = (2, 96)
+
+
+def _cycles_in(custom_options: bytes | memoryview) -> int:
+    return FlexbufferMap(custom_options).element_as_int32(0) if len(custom_options) else 0
+
+
+def _prepare_circular_buffer(context: KernelContext, node: Node) -> None:
+    input, output = node.input(0), node.output(0)
+    require_same_type(input, output)
+    require_type(input, TensorType.INT8)
+    fits = len(input.dims) >= 4 and len(output.dims) >= 4
+    if not fits or input.dims[1] != 1 or any(input.dims[i] != output.dims[i] for i in (0, 2, 3)):
+        reason = f"has shape {list(output.dims)}; for an input of {list(input.dims)}, which must be [n, 1, w, depth], "
+        raise OperatorError(reason + "it must be [n, slots, w, depth]", tensor=output.name)
+    cycles = _cycles_in(node.custom_options)
+    state = node.op_data = node.op_data.view(np.int32)
+    state[:] = cycles if cycles > 0 else _cycles_without_options(context, node)
+
+
+def _cycles_without_options(context: KernelContext, node: Node) -> int:
+    """1 or 2, from the shapes of the buffers up to this one, as TFLM tells the layers of two old models apart."""
+    count, cycles = 0, 2
+    tensors, operators = context.subgraph.tensors or [], context.subgraph.operators or []
+    for operator in operators[: node.index + 1]:
+        if not _is_without_cycles(context, operator):
+            continue
+        count += 1
+        dims = tensors[(operator.outputs or ())[0]].shape or ()
+        cycles = 1 if dims[1] in EVERY_INVOKE_SLOTS or (count == 5 and dims[2:4] == FIFTH_DIMS) else 2
+        if cycles == 1:
+            count = 0
+    return cycles
+
+
+def _is_without_cycles(context: KernelContext, operator: Operator) -> bool:
+    code = context.model.operator_code(operator)
+    return code.custom_code == NAME and _cycles_in(operator.custom_options or b"") <= 0
+
+
+def _bind_circular_buffer(context: KernelContext, node: Node) -> Run:
+    input, output = node.eval_input(0), node.eval_output(0)
+    depth = output.dims[2] * output.dims[3]
+    slots = output.elements.reshape(-1)[: output.dims[1] * depth]
+    older, kept, newest = slots[:-depth], slots[depth:], slots[-depth:]
+    source = input.elements.reshape(-1)[:depth]
+    state = node.op_data
+
+    def run() -> None:
+        older[:] = kept
+        newest[:] = source
+        state[0] -= 1
+        if state[0]:
+            raise InvokeAborted
+        state[0] = state[1]
+
+    return run
+
+
+def _reset_circular_buffer(context: KernelContext, node: Node) -> None:
+    node.op_data[0] = node.op_data[1]
+
+
+CIRCULAR_BUFFER = Registration(
+    NAME,
+    _bind_circular_buffer,
+    _prepare_circular_buffer,
+    reset=_reset_circular_buffer,
+    ends_invoke=True,
+    op_data=OP_DATA_CIRCULAR_BUFFER,
+    requests=tensors(),
+    types=(TensorType.INT8,),
+)
+
+
+OP_DATA_ETHOS_U = Struct("ethosu.cc:OpData", cms_data_size=INT, base_addr_idx=INT, base_addr_size_idx=INT)
+
+CO_TYPE_ETHOS_U = 1
+MAXIMUM_BASE_ADDRESSES = 8
+
+Bytes = npt.NDArray[np.uint8]
+
+EthosUDriver = Callable[[Bytes, Sequence[Bytes]], None]
+"""Runs a command stream on the memory at its base addresses. Both are views of bytes, not copies.
+
+The base addresses, at most 8, are in Vela's order: the model's weights (read only), the arena, the fast scratch memory,
+the inputs, the outputs. A driver raises an exception to report failure.
+"""
+
+
+def ethos_u(driver: EthosUDriver | None) -> Registration:
+    """The operator "ethos-u" with a driver: `resolver.add_custom(tflm.ethos_u(driver))`.
+
+    Args:
+        driver: called as `driver(command_stream, base_addresses)` in each invoke; see `EthosUDriver`. With None, the
+            model cannot run, only its arena can be measured.
+    """
+
+    def prepare(context: KernelContext, node: Node) -> None:
+        if not node.inputs:
+            raise OperatorError("has no inputs, the first is its command stream")
+        _check_options(node.custom_options)
+
+    def bind(context: KernelContext, node: Node) -> Run:
+        if driver is None:
+            raise OperatorError(
+                "needs a driver; make a MicroMutableOpResolver, and add the operator with "
+                "resolver.add_custom(tflm.ethos_u(driver))"
+            )
+        command_stream, *inputs = [_bytes(node.eval_input(i)) for i in range(len(node.inputs))]
+        outputs = [_bytes(node.eval_output(i)) for i in range(len(node.outputs))]
+        base_addresses = [*inputs, *outputs][:MAXIMUM_BASE_ADDRESSES]
+        return lambda: driver(command_stream, base_addresses)
+
+    return Registration("ethos-u", bind, prepare, op_data=OP_DATA_ETHOS_U, requests=_requests_ethos_u, opaque=True)
+
+
+def _requests_ethos_u(node: Node) -> Iterator[Request]:
+    count = node.input_count + node.output_count
+    yield ScratchBuffer("base addresses", 8 * count)
+    yield ScratchBuffer("sizes at base addresses", count * SIZE_T.size(node.target))
+    yield TempInput(0)
+
+
+def _check_options(options: memoryview) -> None:
+    """The options are a flexbuffer of one integer: the device of the command stream."""
+    if len(options) >= 3:
+        width, kind = options[-1], options[-2] >> 2
+        is_integer = kind in (FlexbufferType.INT, FlexbufferType.UINT) and width in (1, 2, 4, 8)
+        if is_integer and len(options) >= width + 2 and options[-2 - width] == CO_TYPE_ETHOS_U:
+            return
+    raise OperatorError(f"has custom options that do not say {CO_TYPE_ETHOS_U}, for a command stream of an Ethos-U")
+
+
+def _bytes(tensor: TfLiteEvalTensor) -> npt.NDArray[Any]:
+    return tensor.elements.reshape(-1).view(np.uint8)
+
+
+ETHOS_U = ethos_u(None)
+
 
 CENTER_SIZE_ENCODING = Struct("CenterSizeEncoding", y=FLOAT, x=FLOAT, h=FLOAT, w=FLOAT)
 OP_DATA_DETECTION_POSTPROCESS = Struct(
@@ -114,7 +310,7 @@ def _prepare_detection_postprocess(context: KernelContext, node: Node) -> None:
             raise OperatorError(reason, tensor=output.name)
 
 
-def _requests(node: Node) -> Iterator[Request]:
+def _requests_detection(node: Node) -> Iterator[Request]:
     parameters = DetectionParameters.of(node.custom_options)
     encodings, predictions = node.input(0), node.input(1)
     boxes, detections, classes = encodings.dims[1], parameters.max_detections, parameters.num_classes
@@ -227,6 +423,6 @@ DETECTION_POSTPROCESS = Registration(
     _bind_detection_postprocess,
     _prepare_detection_postprocess,
     op_data=OP_DATA_DETECTION_POSTPROCESS,
-    requests=_requests,
+    requests=_requests_detection,
     types=(TensorType.FLOAT32,),
 )
