@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp, helium
+from tflm.c.kernels import dsp, helium, thumb
 from tflm.c.kernels.convolution import (
     Layer,
     bind_layer,
@@ -99,7 +99,7 @@ def sum_of_bytes(elements: Int8s, count: int) -> int:
     return total
 
 
-@assembled({f"{dsp.CONDITION} && LONG_MULTIPLY": dsp.sums_of_run})
+@assembled({f"{dsp.CONDITION} && LONG_MULTIPLY": dsp.sums_of_run, thumb.SHORT: thumb.sums_of_run})
 @standalone
 def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
     """Return the sums of products of some elements with the weights of four channels, packed in two pairs."""
@@ -200,24 +200,29 @@ def multiply_words(
     return DONE
 
 
-def words_of(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Pack weights (channels, depth) as words (quadruples of channels, depth), padded with zeros."""
+def words_of(weights: npt.NDArray[np.int64], offset: int = OFFSET) -> npt.NDArray[np.int32]:
+    """Pack weights (channels, depth) as words (quadruples of channels, depth), padded with zeros.
+
+    Args:
+        offset: offset added to the weights of channels 0 and 2 of a word.
+    """
     channels, depth = weights.shape
     filled = np.zeros((-(-channels // CHANNELS) * CHANNELS, depth), np.int64)
     filled[:channels] = weights
-    by_word = filled.reshape(-1, CHANNELS, depth).transpose(0, 2, 1) + np.array([OFFSET, 0, OFFSET, 0], np.int64)
+    by_word = filled.reshape(-1, CHANNELS, depth).transpose(0, 2, 1) + np.array([offset, 0, offset, 0], np.int64)
     words = np.ascontiguousarray(by_word, np.uint8).view("<u4")[..., 0]
     return words.astype(np.uint32).view(np.int32)
 
 
-def paired_words(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Pack weights (channels, depth) as words (quadruples of channels, depth) for `sums_of_run`.
+def paired_words(weights: npt.NDArray[np.int64], offset: int = OFFSET) -> npt.NDArray[np.int32]:
+    """Pack weights (channels, depth) as words (quadruples of channels, depth) for `sums_of_run`; arguments as in
+    `words_of`.
 
     Of four consecutive elements, elements 0 and 2 share two words, and so do elements 1 and 3. One of the words has
     channels 0 and 3, the other channels 2 and 1. The outer bytes of a word belong to its first element; those of the
     rotated word to its second. Remaining elements have a word each.
     """
-    words = words_of(weights)
+    words = words_of(weights, offset)
     fours = weights.shape[1] // 4
     quadruples, depth = words.shape
     by_byte = words.view(np.uint8).reshape(quadruples, depth, CHANNELS)

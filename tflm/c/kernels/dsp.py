@@ -283,33 +283,73 @@ def sums_of_run(functions: Functions) -> str:
     )
 
 
-def sums_of_window(functions: Functions) -> str:
-    """r0: results; r1: words of weights; r2: elements; r3: one outside; then what `windows_in_place` passes."""
-    names = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "limit", "paired")
-    rows_left, outside, cells_left = "[sp]", "[sp, #8]", "[sp, #12]"
-    rows, cells, length, before, between, behind, x_row, x_step, _, paired = (
-        f"[sp, #{56 + 4 * i}]" for i in range(len(names))
-    )
-    return (
-        "    push {r0, r4-r11, lr}\n    sub sp, #16\n    ldrsb r12, [r3]\n"
-        f"    ldr r3, {rows}\n    strd r3, r2, {rows_left}\n    str r12, {outside}\n"
-        f"    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n    ldr r2, {before}\n"
+WINDOW = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "paired")
+"""Arguments on the stack of `windows_in_place.sums_of_window`; those of `set_window` begin with the same."""
+
+ROWS, CELLS, LENGTH, BEFORE, BETWEEN, BEHIND, X_ROW, X_STEP_OF_CELLS, PAIRED, OUTPUTS, CHANNELS = (
+    f"[sp, #{60 + 4 * i}]" for i in range(len(WINDOW) + 2)
+)
+ROWS_LEFT, OUTSIDE, CELLS_LEFT, FIRST_ROW = "[sp]", "[sp, #8]", "[sp, #12]", "[sp, #16]"
+"""On the stack: rows that are left and the pointer to the next one, the element outside, cells that are left, and the
+first row."""
+
+
+def with_signed_weights(code: str) -> str:
+    """Return code for words whose weights are all signed, without an offset."""
+    return code.replace("uxt", "sxt").replace("ubfx", "sbfx")
+
+
+def _window(begin: str, end: str) -> str:
+    """Return a function with a window's sums of four channels in r4 to r7. r0: first argument; r1: words of weights;
+    r2: elements; r3: those outside.
+
+    Args:
+        begin: code that sets the sums; r0 and r2 as above.
+        end: code from label 9 on.
+    """
+    return with_signed_weights(
+        "    push {r0, r4-r11, lr}\n    sub sp, #20\n    ldrsb r12, [r3]\n"
+        f"    str r12, {OUTSIDE}\n    str r2, {FIRST_ROW}\n{begin}"
+        f"    ldr r3, {ROWS}\n    strd r3, r2, {ROWS_LEFT}\n    ldr r2, {BEFORE}\n"
         # Elements outside of the image.
-        f"1:  cbz r2, 4f\n    ldr r3, {paired}\n    ldr r12, {outside}\n    add r0, r1, r2, lsl #2\n    cbz r3, 3f\n"
+        f"1:  cbz r2, 4f\n    ldr r3, {PAIRED}\n    ldr r12, {OUTSIDE}\n    add r0, r1, r2, lsl #2\n    cbz r3, 3f\n"
         f"    pkhbt r3, r12, r12, lsl #16\n2:\n{_pairs_times(('r3', 'r3'))}    cmp r1, r0\n    bne 2b\n    b 4f\n"
         f"3:\n{ONE_WORD}    cmp r1, r0\n    bne 3b\n"
-        f"4:  ldrd r3, r2, {rows_left}\n    subs r3, #1\n    bmi 9f\n    ldr r8, {x_row}\n    add r8, r2\n"
-        f"    strd r3, r8, {rows_left}\n    ldr r12, {cells}\n"
-        f"5:  str r12, {cells_left}\n    ldr r0, {length}\n    ldr r3, {paired}\n    bics r0, #3\n    beq 3f\n"
+        f"4:  ldrd r3, r2, {ROWS_LEFT}\n    subs r3, #1\n    bmi 9f\n    ldr r8, {X_ROW}\n    add r8, r2\n"
+        f"    strd r3, r8, {ROWS_LEFT}\n    ldr r12, {CELLS}\n"
+        f"5:  str r12, {CELLS_LEFT}\n    ldr r0, {LENGTH}\n    ldr r3, {PAIRED}\n    bics r0, #3\n    beq 3f\n"
         "    add r0, r1, r0, lsl #2\n    cbz r3, 6f\n"
         f"    .p2align 2\n2:\n{FOUR}    cmp r1, r0\n    bne 2b\n    b 3f\n"
         f"6:\n{FOUR_IN_ORDER}    cmp r1, r0\n    bne 6b\n"
-        f"3:  ldr r0, {length}\n    ands r0, #3\n    bne 6f\n"
-        f"7:  ldr r12, {cells_left}\n    subs r12, #1\n    bne 8f\n    ldr r3, {rows_left}\n    ldr r2, {between}\n"
-        f"    cmp r3, #0\n    bne 1b\n    ldr r2, {behind}\n    b 1b\n"
+        f"3:  ldr r0, {LENGTH}\n    ands r0, #3\n    bne 6f\n"
+        f"7:  ldr r12, {CELLS_LEFT}\n    subs r12, #1\n    bne 8f\n    ldr r3, {ROWS_LEFT}\n    ldr r2, {BETWEEN}\n"
+        f"    cmp r3, #0\n    bne 1b\n    ldr r2, {BEHIND}\n    b 1b\n"
         f"6:  add r0, r1, r0, lsl #2\n2:\n{ONE}    cmp r1, r0\n    bne 2b\n    b 7b\n"
-        f"8:  ldr r8, {x_step}\n    add r2, r8\n    b 5b\n"
-        "9:  add sp, #16\n    pop {r0}\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n"
+        f"8:  ldr r8, {X_STEP_OF_CELLS}\n    add r2, r8\n    b 5b\n9:\n{end}"
+    )
+
+
+def sums_of_window(functions: Functions) -> str:
+    """r0: results; r1: words of weights; r2: elements; r3: those outside; then what `windows_in_place` passes."""
+    return _window(
+        "    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n",
+        "    add sp, #20\n    pop {r0}\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n",
+    )
+
+
+def set_window(functions: Functions) -> str | None:
+    """r0: table; otherwise the arguments of `windows_in_place.set_window`, in their order."""
+    table = "[sp, #20]"
+    outputs = requantized(functions, {(4, 12): ("r4",), (52, 60): ("r5",), (36, 44): ("r6",), (20, 28): ("r7",)})
+    if outputs is None:
+        return None
+    return _window(
+        "10: ldr r4, [r0]\n    ldr r7, [r0, #16]\n    ldr r6, [r0, #32]\n    ldr r5, [r0, #48]\n",
+        f"    ldr r0, {table}\n{outputs}    ldr r2, {CHANNELS}\n    ldr r3, {OUTPUTS}\n    subs r2, #4\n    bmi 1f\n"
+        "    strb r7, [r3, #1]\n    strb r6, [r3, #2]\n    strb r5, [r3, #3]\n    strb r4, [r3], #4\n    beq 2f\n"
+        f"    str r2, {CHANNELS}\n    str r3, {OUTPUTS}\n    add r0, #64\n    str r0, {table}\n"
+        f"    ldr r2, {FIRST_ROW}\n    b 10b\n1:  strb r4, [r3]\n    adds r2, #2\n    it pl\n"
+        "    strbpl r7, [r3, #1]\n    it gt\n    strbgt r6, [r3, #2]\n2:  add sp, #24\n    pop {r4-r11, pc}\n",
     )
 
 

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from tflm.c.kernels.dsp import Functions, shift_of
+from collections.abc import Callable, Sequence
+
+from tflm.c.kernels.dsp import WINDOW, Functions, shift_of, with_signed_weights
+from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM
 from tflm.c.kernels.steps import FRACTION
 
 LONG, SHORT = "THUMB_ASSEMBLY && LONG_MULTIPLY", "THUMB_ASSEMBLY && !LONG_MULTIPLY"
@@ -110,3 +113,123 @@ def packed_sums_long(functions: Functions) -> str:
         "    smlal r4, r5, r8, r12\n    smlal r6, r7, r10, r12\n    smlal r4, r5, r9, lr\n    smlal r6, r7, r11, lr\n"
         "    .endr\n    cmp r1, r3\n    bne 2b\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n"
     )
+
+
+# --- Windows in place, and FULLY_CONNECTED -----------------------------------------------------------------------
+
+SUMS03, SUMS21 = ("r8", "r9"), ("r10", "r11")
+"""Registers with the sums of the first and the fourth of four channels, and of the third and the second."""
+
+
+def _short_product(x: str, sum: str) -> str:
+    return f"    muls r5, {x}, r5\n    add {sum}, {sum}, r5\n"
+
+
+def _long_product(x: str, sum: str) -> str:
+    return f"    mla {sum}, r5, {x}, {sum}\n"
+
+
+Product = Callable[[str, str], str]
+"""Returns code that adds the product of r5 and an element to a sum."""
+
+BYTES: dict[Product, Sequence[str]] = {
+    _short_product: (
+        "    uxtb r5, r4\n",
+        "    lsls r5, r4, #16\n    asrs r5, r5, #24\n",
+        "    lsrs r5, r4, #16\n    uxtb r5, r5\n",
+        "    asrs r5, r4, #24\n",
+    ),
+    _long_product: (
+        "    uxtb r5, r4\n",
+        "    sbfx r5, r4, #8, #8\n",
+        "    ubfx r5, r4, #16, #8\n",
+        "    asrs r5, r4, #24\n",
+    ),
+}
+"""Code that copies a byte of the word in r4 to r5; the first and the third byte are unsigned."""
+
+
+def _word_times(product: Product, x: tuple[str, str], sums: tuple[Sequence[str], Sequence[str]]) -> str:
+    """Multiply the outer and the inner bytes of the word at r1 by an element each, and add the products to sums."""
+    code = "    ldmia r1!, {r4}\n"
+    for element, places, both in zip(x, ((0, 3), (2, 1)), sums):
+        code += "".join(BYTES[product][place] + product(element, sum) for place, sum in zip(places, both))
+    return code
+
+
+def _fours(label: int, products: str) -> str:
+    """Return a loop over four elements at a time."""
+    step = "    mov r3, r12\n    lsls r3, r3, #2\n    adds r2, r2, r3\n"
+    return f"{label}:\n{products}{step}    cmp r1, r6\n    bne {label}b\n"
+
+
+def _run(product: Product) -> str:
+    """Return a subroutine from label 2 on, which adds the products of elements and words to the sums.
+
+    r0: number of elements; r1: words; r2: elements; r3: 0 if no words are paired; r12: step of the elements. r1 and r2
+    point after the words and the elements then.
+    """
+    is_long = product is _long_product
+
+    def load(place: int, x: str = "r3") -> str:
+        return f"    ldrsb {x}, [r2, #{place}]\n" if is_long else f"    ldrb {x}, [r2, #{place}]\n    sxtb {x}, {x}\n"
+
+    single = _word_times(product, ("r3", "r3"), (SUMS03, SUMS21))
+    paired = "".join(_word_times(product, ("r3", "r7"), (sums, sums)) for sums in (SUMS03, SUMS21))
+    in_pairs = "".join(load(k) + load(k + 2, "r7") + paired for k in range(2))
+    in_order = "".join(load(k) + single for k in range(4))
+    return (
+        "2:  lsrs r6, r0, #2\n    lsls r6, r6, #4\n    lsls r0, r0, #2\n    adds r0, r0, r1\n    adds r6, r6, r1\n"
+        f"    cmp r1, r6\n    beq 4f\n    cmp r3, #0\n    beq {7 if is_long else 4}f\n{_fours(3, in_pairs)}"
+        f"4:  cmp r1, r0\n    beq 6f\n5:\n{load(0)}    add r2, r2, r12\n{single}    cmp r1, r0\n    bne 5b\n6:  bx lr\n"
+        + (_fours(7, in_order) + "    b 4b\n")
+        * is_long
+    )
+
+
+PUSH = (
+    "    .syntax unified\n    push {r0, r4-r7, lr}\n    mov r4, r8\n    mov r5, r9\n    mov r6, r10\n    mov r7, r11\n"
+    "    push {r4-r7}\n    movs r4, #0\n    mov r8, r4\n    mov r9, r4\n    mov r10, r4\n    mov r11, r4\n"
+)
+POP = (
+    "    ldr r0, [sp, #16]\n    mov r4, r8\n    mov r5, r9\n    mov r6, r10\n    mov r7, r11\n    stmia r0!, {r4-r7}\n"
+    "    pop {r4-r7}\n    mov r8, r4\n    mov r9, r5\n    mov r10, r6\n    mov r11, r7\n    pop {r0, r4-r7, pc}\n"
+)
+"""Begin and end of a function that returns sums, which are 0 at first."""
+
+
+def sums_of_run(functions: Functions) -> str:
+    """r0: results; r1: words of weights; r2: elements; r3: number of elements."""
+    shift = LARGEST_WORD_SUM.bit_length() - 1
+    return (
+        f"{PUSH}    movs r0, #1\n    mov r12, r0\n    mov r0, r3\n    bl 2f\n"
+        f"    movs r0, #1\n    lsls r0, r0, #{shift}\n    add r8, r8, r0\n    add r10, r10, r0\n"
+        f"{POP}{_run(_short_product)}"
+    )
+
+
+def _sums_of_window(product: Product) -> str:
+    row, outside, cells_left = "[sp]", "[sp, #4]", "[sp, #8]"
+    rows, cells, length, before, between, behind, x_row, x_step, paired = (
+        f"[sp, #{52 + 4 * i}]" for i in range(len(WINDOW))
+    )
+    return with_signed_weights(
+        f"{PUSH}    sub sp, #12\n    str r2, {row}\n    str r3, {outside}\n    ldr r0, {before}\n"
+        f"7:  cmp r0, #0\n    beq 8f\n    movs r3, #0\n    mov r12, r3\n    ldr r2, {outside}\n    ldr r3, {paired}\n"
+        f"    bl 2f\n8:  ldr r3, {rows}\n    subs r3, r3, #1\n    bmi 9f\n    str r3, {rows}\n    movs r3, #1\n"
+        f"    mov r12, r3\n    ldr r2, {row}\n    ldr r3, {x_row}\n    adds r3, r3, r2\n    str r3, {row}\n"
+        f"    ldr r4, {cells}\n1:  str r4, {cells_left}\n    ldr r0, {length}\n    ldr r3, {paired}\n    bl 2f\n"
+        f"    ldr r4, {cells_left}\n    subs r4, r4, #1\n    beq 8f\n    ldr r3, {x_step}\n    adds r2, r2, r3\n"
+        f"    b 1b\n8:  ldr r0, {between}\n    ldr r3, {rows}\n    cmp r3, #0\n    bne 7b\n"
+        f"    ldr r0, {behind}\n    b 7b\n9:  add sp, #12\n{POP}{_run(product)}"
+    )
+
+
+def sums_of_window_short(functions: Functions) -> str:
+    """r0: results; r1: words of weights; r2: elements; r3: four outside; then what `windows_in_place` passes."""
+    return _sums_of_window(_short_product)
+
+
+def sums_of_window_long(functions: Functions) -> str:
+    """The same as `sums_of_window_short`, with MLA."""
+    return _sums_of_window(_long_product)

@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp
+from tflm.c.kernels import dsp, thumb
 from tflm.c.kernels.convolution import Layer, packed_weights
-from tflm.c.kernels.dense import OFFSET, RUN, paired_words, sum_of_bytes, words_of
+from tflm.c.kernels.dense import paired_words, words_of
 from tflm.c.kernels.im2col import CHANNELS as PAIR
-from tflm.c.kernels.im2col import DEPTH
-from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, turned, upper_sum, with_word
+from tflm.c.kernels.im2col import DEPTH, byte_of
 from tflm.c.kernels.part import NEVER, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.casts import as_int32
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
@@ -51,7 +50,7 @@ class Shape(NamedTuple):
         channels: number of output channels.
         runs, run_columns: number of runs of adjacent elements in a row of a window, a dilation apart, and number of
             columns in each.
-        limit: maximum number of elements whose products are added at a time.
+        limit: maximum number of 16-bit elements whose products are added in 32 bits.
         paired: mask of the number of 8-bit elements in a run whose weights are paired: -4, or 0 for none.
         activation_min, activation_max: limits of the output.
     """
@@ -110,39 +109,34 @@ def inside_of(first: int, step: int, taps: int, size: int) -> tuple[Any, Any]:
 
 @inlined
 def with_run(
-    sum0: int,
-    sum1: int,
-    sum2: int,
-    sum3: int,
-    words: Int32s,
-    elements: Int8s,
-    step: int,
-    count: int,
-    limit: int,
-    paired: int,
+    sum0: int, sum1: int, sum2: int, sum3: int, words: Int32s, elements: Int8s, step: int, count: int, paired: int
 ) -> tuple[Any, Any, Any, Any]:
     """Add the products of a number of elements, which are a step apart, to the sums of four channels."""
-    for begin in range(0, count, limit):
-        end = min(begin + limit, count)
-        sums03, sums21 = as_int64(LARGEST_WORD_SUM), as_int64(LARGEST_WORD_SUM)
-        single = begin + ((end - begin) & paired)
-        for four in range(begin, single, 4):
-            for k in unrolled(2):
-                word03, word21 = words[four + 2 * k], words[four + 2 * k + 1]
-                first, second = elements[(four + k) * step], elements[(four + k + 2) * step]
-                sums03 = with_word(with_word(sums03, word03, first), turned(word03), second)
-                sums21 = with_word(with_word(sums21, word21, first), turned(word21), second)
-        for k in range(single, end):
-            word, element = words[k], elements[k * step]
-            sums03, sums21 = with_word(sums03, word, element), with_word(sums21, turned(word), element)
-        sum0 += lower_sum(sums03, WORD_UPPER) - LARGEST_WORD_SUM
-        sum1 += upper_sum(sums21, WORD_UPPER)
-        sum2 += lower_sum(sums21, WORD_UPPER) - LARGEST_WORD_SUM
-        sum3 += upper_sum(sums03, WORD_UPPER)
+    fours = count & paired
+    for four in range(0, fours, 4):
+        for k in unrolled(2):
+            word03, word21 = words[four + 2 * k], words[four + 2 * k + 1]
+            first, second = elements[(four + k) * step], elements[(four + k + 2) * step]
+            sum0 += byte_of(word03, 24) * first + byte_of(word03, 8) * second
+            sum1 += byte_of(word21, 0) * first + byte_of(word21, 16) * second
+            sum2 += byte_of(word21, 24) * first + byte_of(word21, 8) * second
+            sum3 += byte_of(word03, 0) * first + byte_of(word03, 16) * second
+    for k in range(fours, count):
+        word, element = words[k], elements[k * step]
+        sum0 += byte_of(word, 24) * element
+        sum1 += byte_of(word, 16) * element
+        sum2 += byte_of(word, 8) * element
+        sum3 += byte_of(word, 0) * element
     return sum0, sum1, sum2, sum3
 
 
-@assembled({dsp.CONDITION: dsp.sums_of_window})
+@assembled(
+    {
+        dsp.CONDITION: dsp.sums_of_window,
+        thumb.LONG: thumb.sums_of_window_long,
+        thumb.SHORT: thumb.sums_of_window_short,
+    }
+)
 @standalone
 def sums_of_window(
     words: Int32s,
@@ -156,33 +150,78 @@ def sums_of_window(
     behind: int,
     x_row: int,
     x_step: int,
-    limit: int,
     paired: int,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the sums of a window for the first, the fourth, the third and the second of four channels.
-
-    Args:
-        outside: one element, which stands for all that are outside of the image.
-        rows, cells, length: number of the window's rows in the image, of cells in a row, and of adjacent elements in
-            a cell.
-        before, between, behind: number of elements outside of the image, before, between and behind those rows.
-        x_row, x_step: step from a row to the next, and from the end of a cell to the next.
-        limit, paired: see `Shape`.
-    """
+    """Return the sums of a window for the first, the fourth, the third and the second of four channels; arguments as in
+    `set_window`."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
     count = before
     for row in range(rows + 1):
-        sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, outside, 0, count, limit, paired)
+        sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, outside, 0, count, paired)
         words = int32_from(words, count)
         if row < rows:
             elements = int8_from(x, 0)
             for _cell in range(cells):
-                sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, 1, length, limit, paired)
+                sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, 1, length, paired)
                 words = int32_from(words, length)
                 elements = int8_from(elements, length + x_step)
             x = int8_from(x, x_row)
         count = between if row + 1 < rows else behind
     return as_int32(sum0), as_int32(sum3), as_int32(sum2), as_int32(sum1)
+
+
+@assembled({dsp.CONDITION: dsp.set_window})
+@standalone
+def set_window(
+    rounding: Any,
+    clamp: Any,
+    table: Int32s,
+    words: Int32s,
+    x: Int8s,
+    outside: Int8s,
+    rows: int,
+    cells: int,
+    length: int,
+    before: int,
+    between: int,
+    behind: int,
+    x_row: int,
+    x_step: int,
+    paired: int,
+    y: Int8s,
+    channels: int,
+    products: int,
+    activation_min: int,
+    activation_max: int,
+) -> None:
+    """Set the outputs of a window.
+
+    Args:
+        outside: four elements, which stand for all that are outside of the image.
+        rows, cells, length: number of the window's rows in the image, of cells in a row, and of adjacent elements in
+            a cell.
+        before, between, behind: number of elements outside of the image, before, between and behind those rows.
+        x_row, x_step: step from a row to the next, and from the end of a cell to the next.
+        paired: see `Shape`.
+        products: number of elements of a window.
+    """
+    for channel in range(0, channels, CHANNELS):
+        sum0, sum3, sum2, sum1 = sums_of_window(
+            words, x, outside, rows, cells, length, before, between, behind, x_row, x_step, paired
+        )
+        words = int32_from(words, products)
+        last = min(channels - channel, CHANNELS) - 1
+        # Channels that are not there are stored in the place of the last one, before it.
+        value = rounding(sum3 + table[12], table[13], table[14], table[15])
+        y[last] = clamp(value, activation_min, activation_max)
+        value = rounding(sum2 + table[8], table[9], table[10], table[11])
+        y[min(last, 2)] = clamp(value, activation_min, activation_max)
+        value = rounding(sum1 + table[4], table[5], table[6], table[7])
+        y[min(last, 1)] = clamp(value, activation_min, activation_max)
+        value = rounding(sum0 + table[0], table[1], table[2], table[3])
+        y[0] = clamp(value, activation_min, activation_max)
+        table = int32_from(table, CHANNELS * CONSTANTS)
+        y = int8_from(y, CHANNELS)
 
 
 @kernel
@@ -199,40 +238,38 @@ def convolve_in_place(
     """Multiply windows of an 8-bit image by weights.
 
     Args:
-        outside: one element, which stands for all that are outside of the image.
+        outside: four elements, which stand for all that are outside of the image.
         weights: for each four channels, words of all elements of a window, as `words_of` or `paired_words` returns
-            them.
+            them, without an offset.
         table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
     """
-    activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
     depth = shape.depth
     run = shape.column_taps * depth
+    products = shape.row_taps * run
     x_row = shape.row_dilation * shape.x_columns * shape.x_step
-    for window in range(shape.y_rows * shape.y_columns):
-        i, j = window // shape.y_columns, window % shape.y_columns
-        top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
+    for i in range(shape.y_rows):
+        top = i * shape.row_stride - shape.rows_before
         first_row, end_row = inside_of(top, shape.row_dilation, shape.row_taps, shape.x_rows)
-        first, end = inside_of(left, shape.column_dilation, shape.column_taps, shape.x_columns)
-        top, left = top + first_row * shape.row_dilation, left + first * shape.column_dilation
-        rows, columns = end_row - first_row, end - first
-        before, between, behind = first_row * run + first * depth, run - columns * depth, shape.row_taps * run
-        if rows == 0 or columns == 0:
-            rows, before = 0, behind
-        behind -= before + rows * run - between
-        cells, length, x_step = 1, columns * depth, 0
-        if shape.runs > 1:
-            cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
-        seen = int8_from(x, (top * shape.x_columns + left) * shape.x_step)
-        x_sum = outside[0] * (before + behind + (rows - 1) * between)
-        for row in range(rows):
-            for cell in range(cells):
-                x_sum += sum_of_bytes(int8_from(seen, row * x_row + cell * (length + x_step)), length)
-        words, entry = int32_from(weights, 0), int32_from(table, 0)
-        outputs = int8_from(y, i * shape.y_row + j * shape.y_step)
-        for channel in range(0, shape.channels, CHANNELS):
-            sum0, sum3, sum2, sum1 = sums_of_window(
-                words,
-                seen,
+        top += first_row * shape.row_dilation
+        outputs = int8_from(y, i * shape.y_row)
+        left = -shape.columns_before
+        for _j in range(shape.y_columns):
+            first, end = inside_of(left, shape.column_dilation, shape.column_taps, shape.x_columns)
+            rows, columns = end_row - first_row, end - first
+            before, between, behind = first_row * run + first * depth, run - columns * depth, products
+            if rows == 0 or columns == 0:
+                rows, before = 0, behind
+            behind -= before + rows * run - between
+            cells, length, x_step = 1, columns * depth, 0
+            if shape.runs > 1:
+                cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
+            at = (top * shape.x_columns + left + first * shape.column_dilation) * shape.x_step
+            set_window(
+                rounding,
+                clamp,
+                table,
+                weights,
+                int8_from(x, at),
                 outside,
                 rows,
                 cells,
@@ -242,22 +279,15 @@ def convolve_in_place(
                 behind,
                 x_row,
                 x_step,
-                shape.limit,
                 shape.paired,
+                outputs,
+                shape.channels,
+                products,
+                shape.activation_min,
+                shape.activation_max,
             )
-            words = int32_from(words, shape.row_taps * run)
-            sum0 += entry[0] - OFFSET * x_sum
-            sum2 += entry[8] - OFFSET * x_sum
-            # Channels that are not there are stored in the place of the last one, before it.
-            value = rounding(sum3 + entry[12], entry[13], entry[14], entry[15])
-            outputs[min(channel + 3, last)] = clamp(value, activation_min, activation_max)
-            outputs[min(channel + 2, last)] = clamp(
-                rounding(sum2, entry[9], entry[10], entry[11]), activation_min, activation_max
-            )
-            value = rounding(sum1 + entry[4], entry[5], entry[6], entry[7])
-            outputs[min(channel + 1, last)] = clamp(value, activation_min, activation_max)
-            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
-            entry = int32_from(entry, CHANNELS * CONSTANTS)
+            outputs = int8_from(outputs, shape.y_step)
+            left += shape.column_stride
     return DONE
 
 
@@ -331,7 +361,8 @@ def bind_layer(
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
     paired = depth % 4 == 0 or not (rows.leaves_image or columns.leaves_image)
-    outside = {"outside": np.array([layer.zero_point], np.int8)} if x.dtype == np.int8 else {}
+    products = by_run[0, 0].size
+    outside = {"outside": np.array([layer.zero_point] * 4, np.int8)} if x.dtype == np.int8 else {}
     types = {} if outside else {"start": scaling.sums}
     multiply, packed = (convolve_in_place, words_of_pairs if paired else words_of_runs) if outside else WIDE
     weights = [packed(group) for group in by_run]
@@ -350,7 +381,7 @@ def bind_layer(
         channels=channels,
         runs=runs,
         run_columns=run_columns,
-        limit=limit_of(by_run, x.dtype) if scaling.sums == "int32" else WIDE_RUN,
+        limit=products if scaling.sums == "int32" else WIDE_RUN,
         paired=-4 if paired else 0,
         activation_min=scaling.activation_min,
         activation_max=scaling.activation_max,
@@ -373,13 +404,6 @@ def bind_layer(
     ]
 
 
-def limit_of(by_run: npt.NDArray[np.int64], x_dtype: np.dtype[Any]) -> int:
-    """Return the number of products of weights (groups, channels, runs, elements) that 32-bit sums are made of."""
-    products = by_run.shape[2] * by_run.shape[3]
-    is_small = (by_run + OFFSET).sum(axis=(2, 3), dtype=np.int64).max(initial=0) < LARGEST_WORD_SUM >> 7
-    return products if x_dtype == np.int16 or is_small else RUN
-
-
 def are_rows_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) -> bool:
     """Whether each row of a window is a single run. 16-bit runs that the image cuts off must have an even length.
 
@@ -399,12 +423,12 @@ def has_long_runs(columns: Axis, depth: int, x: tuple[int, ...], itemsize: int) 
 
 def words_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """Pack weights (channels, runs, elements) as words (quadruples of channels, elements of all runs)."""
-    return words_of(weights.reshape(len(weights), -1))
+    return words_of(weights.reshape(len(weights), -1), 0)
 
 
 def words_of_pairs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """Like `words_of_runs`, with the weights of each run paired."""
-    return np.stack([paired_words(of_run) for of_run in weights.transpose(1, 0, 2)], 1)
+    return np.stack([paired_words(of_run, 0) for of_run in weights.transpose(1, 0, 2)], 1)
 
 
 def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
