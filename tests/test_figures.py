@@ -17,6 +17,7 @@ from tflm.planning.memories_plan import MemoriesPlan
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding
 
 RECORDED = Path(__file__).with_name("recorded") / "figures.json"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
 RESOLVER = tflm.AllOpsResolver()
 Figures = dict[str, Any]
 
@@ -68,11 +69,16 @@ MODELS: dict[str, Callable[[], tflm.Model]] = {
     "parts": parts,
     "wide": wide,
     "window": window,
+    "dense": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_int8.tflite"),
+    "floats": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_float.tflite"),
 }
 """Models by name."""
 
 model = functools.cache(lambda name: MODELS[name]())
 M4: dict[str, Any] = {"target": "cortex-m4"}
+MEASURED = "cortex-m4", "-O2"
+"""The part and the optimization whose figures are recorded."""
+
 ALIASES: list[dict[str, bool]] = [{"views": False}, {"in_place": True}, {"overlap": True}, {"reorder": True}]
 
 
@@ -112,11 +118,14 @@ def tiles(name: str) -> Figures:
 
 
 def programs(name: str) -> Figures:
-    """RAM, constants and calls of programs in C, of each optimization."""
+    """RAM and constants of programs in C, for each optimization; code, stack and instructions if measured."""
     found: Figures = {}
     for optimize in ("speed", "ram"):
         made = tflm.compile_model(model(name), optimize=optimize)
         found |= {f"{optimize} RAM": made.ram_bytes, f"{optimize} constants": made.constant_bytes}
+        if made.instructions.total is not None:
+            sizes = {"instructions": made.instructions.total, "code": made.code_bytes, "stack": made.stack_bounds}
+            found |= {f"{optimize} {kind}": by_build[MEASURED] for kind, by_build in sizes.items() if by_build}
     return found
 
 
@@ -139,7 +148,7 @@ KINDS: dict[Callable[[str], Figures], tuple[str, ...]] = {
     plans: ("branches", "shrinking", "parts", "wide", "window"),
     plans_in_memories: ("branches", "shrinking", "parts", "wide"),
     tiles: ("branches", "shrinking"),
-    programs: ("branches", "shrinking", "parts", "wide", "window"),
+    programs: ("branches", "shrinking", "parts", "wide", "window", "dense", "floats"),
     fed_programs: ("branches", "shrinking"),
     streams: ("window",),
 }
