@@ -17,6 +17,7 @@ from test_shapes import flattened, pooled
 
 import tflm
 from tflm.compat.litert import interpreter as ours
+from tflm.compat.litert.subgraph import _sparsity
 from tflm.schema import (
     AddOptions,
     AssignVariableOptions,
@@ -25,11 +26,14 @@ from tflm.schema import (
     MulOptions,
     ReadVariableOptions,
     ReshapeOptions,
+    SparsityParameters,
     SVDFOptions,
     TensorType,
     VarHandleOptions,
     quantized,
 )
+from tflm.schema.enums import DimensionType
+from tflm.schema.tables import DimensionMetadata, Int32Vector
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 INT8_MODEL = EXAMPLE / "hello_world_int8.tflite"
@@ -144,6 +148,27 @@ def test_details_are_litert_s_key_for_key_and_type_for_type(name: str) -> None:
         runners = [interpreter.get_signature_runner(key) for interpreter in (theirs, mine)]
         check_same(runners[0].get_input_details(), runners[1].get_input_details())
         check_same(runners[0].get_output_details(), runners[1].get_output_details())
+
+
+def test_a_sparse_tensor_has_a_description_of_each_dimension() -> None:
+    """LiteRT's keys; TFLM has no sparse tensors to compare."""
+    segments, indices = Int32Vector(values=(0, 1, 2)), Int32Vector(values=(3, 5))
+    dimensions = [
+        DimensionMetadata(format=DimensionType.DENSE, dense_size=2),
+        DimensionMetadata(format=DimensionType.SPARSE_CSR, array_segments=segments, array_indices=indices),
+        DimensionMetadata(format=DimensionType.SPARSE_CSR),
+    ]
+    found = _sparsity(SparsityParameters(traversal_order=(0, 1, 2), dim_metadata=dimensions))
+    vectors = [np.array(each, np.int32) for each in ((0, 1, 2), (3, 5), ())]
+    expected = [
+        {"format": 0, "dense_size": 2},
+        {"format": 1, "array_segments": vectors[0], "array_indices": vectors[1]},
+        {"format": 1, "array_segments": vectors[2], "array_indices": vectors[2]},
+    ]
+    check_same({"traversal_order": vectors[0], "dim_metadata": expected}, found)
+    blocks = _sparsity(SparsityParameters(traversal_order=(0, 1, 2), block_map=(0, 1, 2)))
+    check_same({"traversal_order": vectors[0], "block_map": vectors[0], "dim_metadata": []}, blocks)
+    assert _sparsity(None) == {}
 
 
 @beside_litert
