@@ -6,6 +6,7 @@ import ast
 import ctypes
 import errno
 import fcntl
+import logging
 import os
 import resource
 import subprocess
@@ -100,6 +101,18 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process: the compiler is called."""
     monkeypatch.setattr(compiler_process, "object_of", compiler.object_of)
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_compiling_is_logged_once_with_the_folder_unless_asked_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(logging.getLogger(machine_code.__name__), "warning", lambda *text: said.append(text))
+    counts = []
+    for quietly, wanted in ((True, store), (False, store), (False, clear), (False, clear)):
+        machine_code.load([wanted], quietly)
+        counts.append(len(said))
+    assert counts == [0, 0, 1, 1]
+    assert str(cached_files.cache_folder()) in said[0][1]
 
 
 def files() -> list[str]:

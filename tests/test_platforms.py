@@ -226,6 +226,19 @@ def test_caches_are_where_the_system_has_them(monkeypatch: pytest.MonkeyPatch, s
     assert posix_files.caches() == Path("/given")
 
 
+def test_windows_locks_the_same_byte_wherever_a_file_was_read(msvcrt: SimpleNamespace, tmp_path: Path) -> None:
+    """Locks of Windows begin at the position of the file."""
+    positions = []
+    msvcrt.locking = lambda descriptor, *_: positions.append(os.lseek(descriptor, 0, os.SEEK_CUR))
+    (tmp_path / "file").write_bytes(bytes(9))
+    with (tmp_path / "file").open("r+b") as file:
+        for position in (0, 5):
+            file.seek(position)
+            assert windows_files.try_lock(file.fileno())
+            windows_files.unlock(file.fileno())
+    assert positions == [0] * 4
+
+
 HOLD = """
 import fcntl, os, sys
 file = open(sys.argv[1], "r+b")
