@@ -1,7 +1,11 @@
-"""Types, scales, shapes and values, of which the strategies for models are made."""
+"""Types, scales, shapes and values, of which the strategies for models are made.
+
+Strategies are cached, since hypothesis validates each new one.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,12 +46,14 @@ ACTIVATIONS = st.sampled_from(
 )
 
 
+@functools.cache
 def scales(lowest: int = -20, highest: int = 8) -> st.SearchStrategy[float]:
     """Draw scales from 2^lowest to 2^highest, with the same number in each octave."""
     octave = st.integers(lowest, highest - 1)
     return st.builds(lambda o, m: float(np.float32(m * 2.0**o)), octave, st.floats(1, 2, width=32))
 
 
+@functools.cache
 def factors(lowest: int, highest: int) -> st.SearchStrategy[float]:
     """Factors between scales; as often as not a power of two, next to which rounding decides."""
     powers = st.integers(lowest, highest).map(lambda exponent: 2.0**exponent)
@@ -59,6 +65,7 @@ def float32(value: float) -> float:
     return float(np.float32(value))
 
 
+@functools.cache
 def zero_points(type: TensorType) -> st.SearchStrategy[int]:
     """Zero points of a type: 0 for 16 bits and more, anything for 8."""
     if type in (INT8, UINT8):
@@ -88,11 +95,13 @@ BLOCKS = (4, 8, 16, 32)
 """Elements that kernels process at once."""
 
 
+@functools.cache
 def sizes(largest: int) -> st.SearchStrategy[int]:
     """Sizes of an innermost dimension: small, or next to a multiple of what kernels process at once."""
     return st.integers(1, largest) | st.sampled_from([block + beyond for block in BLOCKS for beyond in (-1, 0, 1)])
 
 
+@functools.cache
 def shapes(minimum_rank: int = 1, maximum_rank: int = 4, largest: int = 6) -> st.SearchStrategy[tuple[int, ...]]:
     """Small shapes, one of three with an innermost dimension next to a block of kernels."""
     small = st.lists(st.integers(1, largest), min_size=minimum_rank, max_size=maximum_rank).map(tuple)
@@ -124,12 +133,22 @@ def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None)
     return quantized(float32(scale_of(input) * draw(factors(-40, 40))), draw(zero_points(type)))
 
 
+@functools.cache
+def _shapes_to_broadcast(maximum_rank: int) -> st.SearchStrategy[tuple[int, ...]]:
+    return shapes(1, 4, 5) | shapes(0, maximum_rank, 3)
+
+
+@functools.cache
+def _booleans(count: int) -> st.SearchStrategy[list[bool]]:
+    return st.lists(st.booleans(), min_size=count, max_size=count)
+
+
 def broadcast_shapes(draw: Draw, maximum_rank: int = 4) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two shapes that go together: equal, or with dimensions of 1 and left out here and there."""
-    shape = draw(shapes(1, 4, 5) | shapes(0, maximum_rank, 3))
+    shape = draw(_shapes_to_broadcast(maximum_rank))
     pair = []
     for _ in range(2):
-        kept = draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))
+        kept = draw(_booleans(len(shape)))
         thinned = tuple(d if keep else 1 for d, keep in zip(shape, kept))
         pair.append(draw(st.sampled_from([shape, thinned, thinned[draw(st.integers(0, max(len(shape) - 1, 0))) :]])))
     return pair[0], pair[1]

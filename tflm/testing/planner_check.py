@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
@@ -41,12 +42,15 @@ class _Problem(NamedTuple):
     offsets_first: bool = False
 
 
+_buffers = functools.cache(buffers)
+
+
 @st.composite
 def _problems(draw: st.DrawFn, fixed: bool, alignment: int) -> _Problem:
-    added = draw(buffers(fixed=fixed, alignment=alignment))
+    added = draw(_buffers(fixed=fixed, alignment=alignment))
     count = len(added)
     lengths = draw(st.sampled_from([(0, 0), (0, 5), (count, count)]))
-    earlier = draw(buffers(min_count=lengths[0], max_count=lengths[1], alignment=alignment))
+    earlier = draw(_buffers(min_count=lengths[0], max_count=lengths[1], alignment=alignment))
     planned_after = draw(st.one_of(st.just(0), st.just(count), st.integers(0, count)))
     working_bytes = draw(st.one_of(st.just(WORKING_BYTES), st.just(WORKING_BYTES), st.integers(0, 400)))
     return _Problem(earlier, added, planned_after, working_bytes, draw(st.booleans()))
