@@ -19,6 +19,7 @@ from c_library import in_c
 from differential import run as run_model
 from hypothesis import Phase, given, settings
 from outcomes import count
+from sampling import some
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
@@ -398,13 +399,16 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
     if not processor.startswith("cortex"):
         flags = [*processor.split(), "-fsanitize=address,undefined", "-fno-sanitize-recover"]
         return [built(source, folder, *flags), "calls", "results"]
+    processor, optimization = processor.split()
     if None in [shutil.which(tool) for tool in ("arm-none-eabi-gcc", "qemu-system-arm")]:
         pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
     (folder / "kernels.c").write_text(source + START)
     machine, data, *floats = MACHINES.get(processor, ["mps2-an386", "0x20000000"])
     places = f"-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata={data}"
-    command = ["arm-none-eabi-gcc", f"-mcpu={processor}", "-mthumb", *floats, "-std=gnu99", "-O2", "-w", "kernels.c"]
-    subprocess.run([*command, "--specs=rdimon.specs", "-lm", places, "-o", "kernels"], cwd=folder, check=True)
+    command = ["arm-none-eabi-gcc", f"-mcpu={processor}", "-mthumb", *floats, "-std=gnu99", "-w", "kernels.c"]
+    subprocess.run(
+        [*command, optimization, "--specs=rdimon.specs", "-lm", places, "-o", "kernels"], cwd=folder, check=True
+    )
     host = "enable=on,target=native,arg=kernels,arg=calls,arg=results"
     return ["qemu-system-arm", "-M", machine, "-nographic", "-semihosting-config", host, "-kernel", "kernels"]
 
@@ -425,10 +429,8 @@ def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[A
     [
         "",
         pytest.param("-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", marks=pytest.mark.long),  # as a Cortex-M0+
-        "cortex-m4",
-        pytest.param("cortex-m3", marks=pytest.mark.long),  # like this machine, but with another compiler
-        "cortex-m0plus",
-        "cortex-m55",
+        *("cortex-m4 -O1", "cortex-m0plus -O1", "cortex-m55 -O2"),
+        *some(f"cortex-{core} -O2" for core in ("m3", "m4", "m0plus")),
     ],
 )
 def test_layers_have_the_sums_of_their_products(
