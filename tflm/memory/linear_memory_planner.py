@@ -34,8 +34,4 @@ class LinearMemoryPlanner(PlacingPlanner):
     STRUCT = LINEAR_MEMORY_PLANNER
     MAXIMUM_BUFFERS = MAXIMUM_BUFFERS
     place = staticmethod(place_linearly)
-
-    @property
-    def preserves_all_tensors(self) -> bool:
-        """True: no two buffers share memory."""
-        return True
+    preserves_all_tensors = True

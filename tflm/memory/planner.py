@@ -158,6 +158,13 @@ class PlacingPlanner(MemoryPlanner):
     MAXIMUM_BUFFERS: ClassVar[int | None] = None
     """Largest number of buffers, or None."""
 
+    preserves_all_tensors = False
+
+    @property
+    def limited_search(self) -> LimitedSearch | None:
+        """The search whose time can be limited, if there is one."""
+        return None
+
     place: Callable[[Sequence[Buffer]], list[int]]
 
     def __init__(self) -> None:

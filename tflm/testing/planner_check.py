@@ -274,13 +274,15 @@ class _Run:
 
     def _check_overlaps(self) -> None:
         preserves = preserves_all_tensors(self._planner)
-        for one, other in itertools.combinations(range(len(self._added)), 2):
-            a, b = self._added[one], self._added[other]
-            if (a.is_placed and b.is_placed) or not (preserves or a.overlaps_in_time(b)):
+        ends = [offset + buffer.size for buffer, offset in zip(self._added, self._offsets)]
+        sized = [index for index, buffer in enumerate(self._added) if buffer.size]
+        for one, other in itertools.combinations(sized, 2):
+            if self._offsets[one] >= ends[other] or self._offsets[other] >= ends[one]:
                 continue
-            if a.size and b.size and self._place(one).meets(self._place(other)):
+            a, b = self._added[one], self._added[other]
+            if (preserves or a.overlaps_in_time(b)) and not (a.is_placed and b.is_placed):
                 first = max(self._offsets[one], self._offsets[other])
-                last = min(self._place(one).end, self._place(other).end) - 1
+                last = min(ends[one], ends[other]) - 1
                 alive = max(a.first_use, b.first_use)
                 why = "all tensors are preserved" if preserves else f"both are alive at step {alive}"
                 self._fail(f"buffers {one} and {other} share bytes {first}..{last}, but {why}", (one, other))
