@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from image_graphs import Images
+from test_cli import INT8_MODEL
 
 import tflm
 from tflm.c.self_test import recorded_samples
-from tflm.graph import Graph
+from tflm.graph import Graph, reordered
 from tflm.rewriting.fold import PaddedAxis, zeros_for_same
 from tflm.rewriting.verification import (
     Verification,
@@ -329,3 +330,13 @@ def test_constants_that_are_alike_are_added_once_and_metadata_is_kept() -> None:
     built = tflm.Model(graph.build())
     assert bytes(built.metadata("kept") or b"") == b"content"
     assert TensorType.INT32 in [tensor.type for tensor in built.subgraphs[0].tensors or ()]
+
+
+def test_a_graph_makes_the_model_that_its_bytes_are_read_as() -> None:
+    model = tflm.Model.from_file(INT8_MODEL)
+    made = Graph(model).model("tflm")
+    assert (made.root, made.checks) == (tflm.Model(Graph(model).written()).root, "tflm")
+    assert tflm.Model(made.data).root == made.root
+    turned = reordered(model, reversed(range(len(model.subgraphs[0].operators or ()))))
+    assert turned.subgraphs[0].operators == (made.subgraphs[0].operators or [])[::-1]
+    assert turned.subgraphs[0].tensors == made.subgraphs[0].tensors

@@ -14,7 +14,7 @@ from tflm.kernels import OPAQUE, REGISTRATIONS, Registration
 from tflm.runtime.operator_facts import has_state
 from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.layout import Table, fields_of
+from tflm.schema.layout import Table
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import drop_plan
 from tflm.schema.options import BuiltinOptions
@@ -44,7 +44,7 @@ class Graph:
 
     def __init__(self, model: Model, subgraph: int = 0):
         self._index = subgraph
-        self._root: Root = _copy(model.root)
+        self._root: Root = copied(model.root)
         drop_plan(self._root)
         self._root.metadata = self._root.metadata or []
         assert self._root.subgraphs is not None
@@ -231,7 +231,7 @@ class Graph:
 
     def like(self, operator: Operator, inputs: Iterable[int], outputs: Iterable[int], **changes: Any) -> Operator:
         """A copy of an operator with other tensors and changed fields in its options."""
-        made = _copy(operator)
+        made = copied(operator)
         made.inputs, made.outputs = tuple(inputs), tuple(outputs)
         if changes:
             assert operator.builtin_options is not None
@@ -263,15 +263,30 @@ class Graph:
 
     def written(self) -> bytes:
         """The bytes of the model, with all tensors."""
+        self._finish()
+        return write_model(self._root)
+
+    def _finish(self) -> None:
         self._main.operators = self.operators
         self._main.tensors = self.tensors
         self._drop_unused_buffers()
         self._drop_unused_codes()
         self._constants = {}
-        return write_model(self._root)
+
+    def model(self, checks: str = "all", *, drop_unused: bool = False) -> Model:
+        """The model, which is not verified again; the graph must not be changed afterwards.
+
+        Args:
+            checks: as for `Model`.
+            drop_unused: whether to leave out tensors that nothing uses.
+        """
+        if drop_unused:
+            self._drop_unused_tensors()
+        self._finish()
+        return Model.of_tables(self._root, checks)
 
     def checked(self) -> Model:
-        """The model, after full verification.
+        """The model without unused tensors, after full verification.
 
         Raises:
             ModelError: a rewrite broke a rule of the format.
@@ -333,6 +348,18 @@ class Graph:
             operator.opcode_index = place[operator.opcode_index]
 
 
+def reordered(model: Model, order: Iterable[int]) -> Model:
+    """The model with the operators of its first subgraph in another order, without a memory plan.
+
+    Args:
+        model: the model.
+        order: the present index of the operator for each place.
+    """
+    graph = Graph(model)
+    graph.operators = [graph.operators[index] for index in order]
+    return graph.model(model.checks)
+
+
 def alike(one: QuantizationParameters | None, other: QuantizationParameters | None) -> bool:
     """Whether equal integers of two tensors represent equal numbers; false without scales."""
     ours, theirs = (
@@ -341,13 +368,13 @@ def alike(one: QuantizationParameters | None, other: QuantizationParameters | No
     return ours == theirs
 
 
-def _copy(table: AnyTable) -> AnyTable:
+def copied(table: AnyTable) -> AnyTable:
     """A deep copy of a table; the bytes of constants are shared."""
     changes: dict[str, Any] = {}
-    for field in fields_of(type(table)):
+    for field in dataclasses.fields(table):
         value = getattr(table, field.name)
         if isinstance(value, Table):
-            changes[field.name] = _copy(value)
+            changes[field.name] = copied(value)
         elif isinstance(value, list):
-            changes[field.name] = [_copy(item) for item in value]
+            changes[field.name] = [copied(item) for item in value]
     return dataclasses.replace(table, **changes)

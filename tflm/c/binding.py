@@ -20,7 +20,7 @@ from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import WorkArray
 from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
 from tflm.errors import CompileError, OperatorError
-from tflm.graph import Graph
+from tflm.graph import Graph, copied
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.control_flow import copies_between
@@ -38,9 +38,6 @@ from tflm.schedule.states import States, with_states
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
-from tflm.schema.patch import with_data_inside
-from tflm.schema.reader import read_model
-from tflm.schema.writer import write_model
 from tflm.targets import CORTEX_M
 
 
@@ -65,7 +62,7 @@ def with_constants(model: Model, nodes: Mapping[int, Node]) -> tuple[Model, dict
         model: the model.
         nodes: the nodes of the first subgraph by their index, prepared.
     """
-    graph = Graph(with_data_inside(model))
+    graph = Graph(model)
     constants: dict[int, int] = {}
     encodings: dict[int, Encoding] = {}
     operators = []
@@ -84,7 +81,7 @@ def with_constants(model: Model, nodes: Mapping[int, Node]) -> tuple[Model, dict
         graph.like(one, (constants.get(tensor, tensor) for tensor in one.inputs or ()), one.outputs or ())
         for one in operators
     ]
-    made = Model(graph.build(), model.checks)
+    made = graph.model(model.checks, drop_unused=True)
     return made, {graph.moved[tensor]: encoding for tensor, encoding in encodings.items()}
 
 
@@ -98,11 +95,11 @@ def with_shapes(model: Model, tensors: list[list[TfLiteEvalTensor]]) -> Model:
     pairs = [zip(subgraph.tensors or (), found) for subgraph, found in zip(model.subgraphs, tensors)]
     if all((table.shape or ()) == tensor.dims for pair in pairs for table, tensor in pair):
         return model
-    root = read_model(with_data_inside(model).data)
+    root = copied(model.root)
     for subgraph, found in zip(root.subgraphs or (), tensors):
         for table, tensor in zip(subgraph.tensors or (), found):
             table.shape = tensor.dims
-    return Model(write_model(root), model.checks)
+    return Model.of_tables(root, model.checks)
 
 
 Array = npt.NDArray[Any]

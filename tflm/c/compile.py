@@ -33,12 +33,12 @@ from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
-from tflm.graph import Graph
+from tflm.graph import Graph, reordered
 from tflm.kernels.overlap import TensorFacts
 from tflm.planning.operator_order import smaller_order
+from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
-from tflm.rewriting.tiled_model import fold
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.calls import Call, Plan
@@ -48,7 +48,6 @@ from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, 
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
 from tflm.schema.model import Model, require_model
-from tflm.schema.patch import with_operator_order
 from tflm.targets import CORTEX_M, PARTS, Target, align_up
 
 SHARED_KERNELS = "kernels"
@@ -383,10 +382,12 @@ def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> d
 def _simplified(model: Model) -> Model:
     """Return the version of a model whose program takes the least RAM: as it is, after `fold`, or with its operators in
     another order."""
-    versions = {bytes(each.data): each for first in (model, Model(fold(model))) for each in (first, _reordered(first))}
+    folded = Graph(model)
+    firsts = [model, folded.model(drop_unused=True)] if simplified(folded) else [model]
+    versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]
     if len(versions) == 1:
         return model
-    return min(versions.values(), key=lambda each: _planned(each, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
+    return min(versions, key=lambda each: _planned(each, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
 
 
 SETS_OF_OPERATORS = 64
@@ -396,14 +397,14 @@ SETS_OF_OPERATORS = 64
 def _reordered(model: Model) -> Model:
     """Return the model with its operators in an order with a lower peak of tensors; the same model if none is found."""
     main = model.subgraphs[0]
-    constants = Graph(model)
+    graph = Graph(model)
     sizes = {
         i: align_up(TensorFacts(table.type, table.shape or ()).bytes, MINIMUM_ALIGNMENT)
         for i, table in enumerate(main.tensors or ())
-        if not constants.is_constant(i)
+        if not graph.is_constant(i)
     }
     found = smaller_order(model, sizes, {}, most_sets=SETS_OF_OPERATORS)
-    return model if found is None else Model(with_operator_order(model, 0, found.order))
+    return model if found is None else reordered(model, found.order)
 
 
 def _stack_bounds(program: Program, processors: Processors | None) -> dict[Build, int] | None:

@@ -70,4 +70,4 @@ def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
     ]
     options = CastOptions(in_data_type=kind, out_data_type=kind)
     graph.operators = [graph.new_operator(BuiltinOperator.CAST, [tensor], [image], options), *operators]
-    return Model(graph.written(), model.checks), Feed(graph.inputs.index(tensor), tensor, image, rows, height)
+    return graph.model(model.checks), Feed(graph.inputs.index(tensor), tensor, image, rows, height)

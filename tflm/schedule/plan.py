@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
-from tflm.graph import Graph
+from tflm.graph import Graph, reordered
 from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
@@ -21,7 +21,6 @@ from tflm.schedule.states import States
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions
-from tflm.schema.patch import with_operator_order
 from tflm.schema.verifier import called_subgraphs
 from tflm.targets import align_up
 
@@ -163,12 +162,12 @@ def plan(
         RewriteError: every plan loses a value, which is a bug of this package.
     """
     order = late_reads(model)
-    reordered = Reordered(kernels or ReferenceKernels(model), order)
-    model = Model(with_operator_order(model, 0, order))
-    search = _Search(model, reordered, persistent or {}, alignment, states or {}, feed, view_alignment)
+    known = Reordered(kernels or ReferenceKernels(model), order)
+    model = reordered(model, order)
+    search = _Search(model, known, persistent or {}, alignment, states or {}, feed, view_alignment)
     if memories:
-        return reordered.original(search.in_memories(memories))
-    return reordered.original(search.optimized(ram_bytes, optimize, most_bytes or (lambda: ANY_SIZE)))
+        return known.original(search.in_memories(memories))
+    return known.original(search.optimized(ram_bytes, optimize, most_bytes or (lambda: ANY_SIZE)))
 
 
 class Variant(NamedTuple):

@@ -319,7 +319,7 @@ def _replaced(
     see_rows_as_columns(graph)
     for setup in setups:
         graph.clear_subgraph(setup.subgraph)
-    return StatefulModel(Model(graph.written(), model.checks), states, initial)
+    return StatefulModel(graph.model(model.checks), states, initial)
 
 
 def _is_unread_handle(graph: Graph, operator: Operator, read: set[int]) -> bool:

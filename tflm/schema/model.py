@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import stat
@@ -14,6 +15,7 @@ from tflm.schema import verifier
 from tflm.schema.c_array import model_in_c
 from tflm.schema.reader import IDENTIFIER, TEXT, format_of, read_model, require_no_folder, take_data_inside
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
+from tflm.schema.tables import Model as Root
 
 CHECKS = ("all", "tflm")
 """How strictly a model may be checked."""
@@ -61,6 +63,20 @@ class Model:
         for finding in verifier.findings_in(self.root):
             if finding.level == "error" and not (finding.unsound and checks == "tflm"):
                 raise finding
+
+    @classmethod
+    def of_tables(cls, root: Root, checks: str = "all") -> Model:
+        """Return the model of tables that were made from those of a verified model; they are not verified again."""
+        made = cls.__new__(cls)
+        made.root, made.checks, made.outside = root, checks, ()
+        return made
+
+    @functools.cached_property
+    def data(self) -> memoryview:
+        """The model's bytes; those of a model made from tables are written when they are first read."""
+        from tflm.schema.writer import write_model  # takes a while to load
+
+        return memoryview(write_model(self.root))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], checks: str = "all") -> Model:
