@@ -30,7 +30,9 @@ from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
-from tflm.c.kernels.requantization import (
+from tflm.c.row_binding import bind_lean, bind_small
+from tflm.compiler.language import Kernel, Step
+from tflm.delegates.compiled.requantization import (
     CLAMPS,
     CONSTANTS,
     CORRECTED,
@@ -40,8 +42,6 @@ from tflm.c.kernels.requantization import (
     exact_requantizer,
     requantizer,
 )
-from tflm.c.row_binding import bind_lean, bind_small
-from tflm.compiler.language import Kernel, Step
 from tflm.errors import TflmError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from tflm.c import source
 from tflm.c.emitter import kernels_of
-from tflm.c.kernels.requantization import SHIFTS
 from tflm.c.library_writer import local_bytes
 from tflm.c.program import OperatorCode, Program
 from tflm.compiler.language import Kernel
+from tflm.delegates.compiled.requantization import SHIFTS
 
 BUILDS = tuple(
     (part, optimization) for part in ("cortex-m0plus", "cortex-m4", "cortex-m55") for optimization in ("-Os", "-O2")

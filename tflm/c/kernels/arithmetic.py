@@ -14,11 +14,11 @@ import numpy.typing as npt
 from tflm.c.kernels import broadcasts
 from tflm.c.kernels.broadcasts import broadcast
 from tflm.c.kernels.part import Part, StepOrLoop
-from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_requantizer
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import multiplier_of
+from tflm.delegates.compiled.requantization import Clamp, Requantizer, Rounding, exact_requantizer
 from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import Addend, Product, Sum

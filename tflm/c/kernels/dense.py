@@ -33,11 +33,11 @@ from tflm.c.kernels.packed_sums import (
     with_word,
 )
 from tflm.c.kernels.part import Part
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.c.kernels.wide_windows import WIDE_RUN, WideVectors, multiply_wide
 from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import OperatorFacts

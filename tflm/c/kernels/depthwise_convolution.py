@@ -17,10 +17,10 @@ from tflm.c.kernels import dsp, flat_convolution, helium, windows_in_place
 from tflm.c.kernels.convolution import Layer, layer_of, part_of
 from tflm.c.kernels.encoded import is_encoded
 from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, by_value, inlined, kernel, standalone
 from tflm.delegates.compiled.casts import as_int16, as_int32
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts

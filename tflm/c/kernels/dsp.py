@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tflm.c.kernels.requantization import CLAMPS, CORRECTED, STEPPED
-from tflm.c.kernels.steps import FRACTION
+from tflm.delegates.compiled.requantization import CLAMPS, CORRECTED, STEPPED
+from tflm.delegates.compiled.single_rounding import FRACTION
 
 Functions = Mapping[str, Callable[..., Any]]
 

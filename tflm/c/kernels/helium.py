@@ -8,8 +8,8 @@ alternate, so that deinterleaving loads separate them; a remainder of fewer than
 from __future__ import annotations
 
 from tflm.c.kernels.dsp import FOUR, ONE, Functions, requantized, shift_of
-from tflm.c.kernels.requantization import CLAMPS, CONSTANTS
-from tflm.c.kernels.steps import FRACTION
+from tflm.delegates.compiled.requantization import CLAMPS, CONSTANTS
+from tflm.delegates.compiled.single_rounding import FRACTION
 
 CONDITION = "HELIUM_ASSEMBLY"
 """Preprocessor condition for these functions."""

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels import dsp, helium, thumb
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import (
     DSP_ASSEMBLY,
     HELIUM_ASSEMBLY,
@@ -31,6 +30,7 @@ from tflm.compiler.intrinsics import (
 )
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 
 NARROW_INTEGERS = True
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
 from tflm.c.kernels.part import Part
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Requantizer, Rounding, exact_requantizer, requantizer
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled import recurrent
@@ -20,6 +19,14 @@ from tflm.delegates.compiled.casts import as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.requantization import (
+    CONSTANTS,
+    Clamp,
+    Requantizer,
+    Rounding,
+    exact_requantizer,
+    requantizer,
+)
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage

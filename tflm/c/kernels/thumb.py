@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tflm.c.kernels.dsp import WINDOW, Functions, shift_of, with_signed_weights
 from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM
-from tflm.c.kernels.steps import FRACTION
+from tflm.delegates.compiled.single_rounding import FRACTION
 
 LONG, SHORT = "THUMB_ASSEMBLY && LONG_MULTIPLY", "THUMB_ASSEMBLY && !LONG_MULTIPLY"
 """Preprocessor conditions: processors with SMLAL, and those with only the instructions of a Cortex-M0."""

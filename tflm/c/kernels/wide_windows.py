@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from tflm.c.kernels import dsp
 from tflm.c.kernels.im2col import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.compiler.intrinsics import int8_from, int16_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
 
 NARROW_INTEGERS = True
 

@@ -16,11 +16,11 @@ from tflm.c.kernels.dense import paired_words, words_of
 from tflm.c.kernels.im2col import CHANNELS as PAIR
 from tflm.c.kernels.im2col import DEPTH, byte_of
 from tflm.c.kernels.part import NEVER, first_places
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 

@@ -15,12 +15,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.steps import FRACTION, Channel, Constants
 from tflm.compiler.intrinsics import HIGH_MULTIPLY
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.scaling import largest_result
+from tflm.delegates.compiled.single_rounding import FRACTION, Channel, Constants
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
 
