@@ -14,6 +14,7 @@ import numpy.typing as npt
 import tflm.delegates.compiled
 from tflm.compiler.language import Emitted, Kernel
 from tflm.delegates.compiled import (
+    arithmetic,
     batch_matmul,
     broadcast_args,
     cast,
@@ -32,6 +33,7 @@ from tflm.delegates.compiled import (
     unary,
     variable_copies,
 )
+from tflm.delegates.compiled.arithmetic import Factors, Terms
 from tflm.delegates.compiled.plain_products import Layer, Windows
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
 from tflm.kernels.reference.signal.fft import FLOAT32, INT16, INT32, KissFftrConfig
@@ -95,6 +97,16 @@ _ALL_FLOAT32 = " ".join(
 )
 
 MEMBERS: dict[Kernel, list[Constants]] = {
+    arithmetic.combine: [
+        {"combination": "ADD", "rounding": "away", "clamp": "int16", **_same("x1", "x2", "y")("int16")},
+        {"combination": "SUB", "rounding": "stepwise", "clamp": "limits", **_same("x1", "x2", "y")("int16")},
+        {"combination": "SQUARED_DIFFERENCE", "rounding": "left", "clamp": "limits", **_same("x1", "x2", "y")("int8")},
+    ],
+    arithmetic.combine_linearly: [{"clamp": "int8"}, {"clamp": "limits"}],
+    arithmetic.multiply: [
+        {"rounding": "away", "clamp": "int8", **_same("x1", "x2", "y")("int8")},
+        {"rounding": "stepwise", "clamp": "limits", **_same("x1", "x2", "y")("int16")},
+    ],
     batch_matmul.matmul: [
         {"product": dtype, "output": dtype, "x": dtype, "w": dtype, "y": dtype, "sums": sums}
         for dtype, sums in (("float32", "float32"), ("int8", "int32"), ("int16", "int64"))
@@ -117,12 +129,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         *_functions("ADD MUL", x1="int32", x2="int32", y="int32", limits="int32"),
         *_functions("SUB", x1="int64", x2="int64", y="int64", limits="int64"),
     ],
-    elementwise.combine_addends: [
-        *_functions("ADD SUB SQUARED_DIFFERENCE", x1="int16", x2="int16", y="int16"),
-        *_functions("ADD", x1="int8", x2="int8", y="int8"),
-    ],
     elementwise.compare_quantized: _functions("LESS EQUAL"),
-    elementwise.multiply_quantized: [*map(_same("x1", "x2", "y"), ("int8", "int16"))],
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
     elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
     fourier.rfft: _transforms("rounded", "wrapped", "halved"),
@@ -729,8 +736,27 @@ def _turns(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     }
 
 
-def _addends(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"left_shift": 15, "left1": 0, "right1": 3, "left2": 0, "right2": 0, "left": 0, "right": 14}
+def _output(rng: np.random.Generator) -> dict[str, int]:
+    """Constants of a requantization, and the steps of its two inputs."""
+    limits = {"activation_min": -128, "activation_max": int(rng.integers(0, 128))}
+    constants = {"significand": int(rng.integers(1 << 30, 1 << 31)), "addend": 1 << 12, "shift": 13}
+    return {"size": COUNT, "step1": 1, "step2": int(rng.integers(0, 2)), **constants, **limits}
+
+
+def _terms(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    multipliers = {f"significand{i}": int(rng.integers(1 << 30, 1 << 31)) for i in (1, 2)}
+    rights = {"right1": 0, "right2": int(rng.integers(0, 4))}
+    return {"terms": Terms(zero_point1=-3, zero_point2=7, left=7, **multipliers, **rights, **_output(rng))}
+
+
+def _factors(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    zero_points = {f"zero_point{i}": int(rng.integers(-128, 128)) if dtypes["x1"] == "int8" else 0 for i in (1, 2)}
+    return {"factors": Factors(**zero_points, **_output(rng))}
+
+
+def _line(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    factors = rng.integers(-(1 << 19), 1 << 19, 3)
+    return {"line": np.array([*factors, 19, -100, 120], np.int32), "size": COUNT}
 
 
 def _sigmoid(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -750,6 +776,9 @@ def _quantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
     f"delegates.compiled.{name}": values
     for name, values in {
+        "arithmetic.combine": _terms,
+        "arithmetic.combine_linearly": _line,
+        "arithmetic.multiply": _factors,
         "batch_matmul.matmul": _matmul,
         "broadcast_args.broadcast_shapes": _broadcast,
         "classifier.classify": _classify,
@@ -758,7 +787,6 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "detection.decode_boxes": _encoded_boxes,
         "detection.select_boxes": _boxes,
         "detection.select_boxes_of_classes": _boxes,
-        "elementwise.combine_addends": _addends,
         "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
         "elementwise.look_up_pairs": _look_up_pairs,
         "fourier.irfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=True),

@@ -25,13 +25,13 @@ from test_c_source import check as check_results
 
 from tflm.c.binding import BindSteps, BoundModel, bind_model, work_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, depthwise_convolution, flat_convolution, windows_in_place
-from tflm.c.kernels.arithmetic import linear_constants
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
+from tflm.delegates.compiled.arithmetic import linear_constants
 from tflm.delegates.compiled.requantization import (
     CLAMPS,
     CONSTANTS,

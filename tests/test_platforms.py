@@ -47,7 +47,6 @@ from tflm.compiler import (
 from tflm.compiler.language import Kernel
 from tflm.delegates import Compiled
 from tflm.delegates.compiled import program
-from tflm.delegates.compiled.planes import sum_on_plane
 from tflm.errors import ArgumentError
 from tflm.schema import TensorType
 
@@ -505,7 +504,7 @@ def test_code_calls_nothing_that_a_system_lacks(
     pretend(monkeypatch, triple, machine, path)
     tiles = [tile for type in (TensorType.INT8, TensorType.INT16) for tile in tiles_of(monkeypatch, "CONV_2D", type)]
     available = {*llvm_linker.PYTHON_API, STACK_PROBE} if triple == WINDOWS else set(llvm_linker.PYTHON_API)
-    for kernel in {*tiles, sum_on_plane, program.KEEPS_LOCK, program.RELEASES_LOCK}:
+    for kernel in {*tiles, program.KEEPS_LOCK, program.RELEASES_LOCK}:
         made = compiler.object_of(kernel)
         assert kernel.symbol.encode() + b"\0" in made
         assert any(section.is_text() and section.size() for section in llvm.ObjectFileRef.from_data(made).sections())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tflm.c.kernels import (
-    arithmetic,
     broadcasts,
     dense,
     depthwise_convolution,
@@ -53,7 +52,6 @@ KERNELS: Mapping[str, SmallKernel] = {
         False,
         SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False),
     ),
-    **dict.fromkeys(("ADD", "MUL", "SUB"), SmallKernel(arithmetic.bind, no_scratch, None, False)),
     "AVERAGE_POOL_2D": SmallKernel(
         pooling.bind,
         no_scratch,

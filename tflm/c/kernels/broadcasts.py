@@ -15,11 +15,12 @@ from tflm.c.control_flow import Repeat
 from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.language import DONE, Elements, Step, UInt8s, kernel
 from tflm.compiler.processor import without_tiles
-from tflm.delegates.compiled import elementwise
+from tflm.delegates.compiled import arithmetic, elementwise
 from tflm.delegates.compiled.elementwise import Function, spread_operands
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import WorkArray
 from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.arithmetic import Product, SquaredDifference, Sum
 from tflm.kernels.support.elementwise import broadcast_operands
 
 Array = npt.NDArray[Any]
@@ -147,6 +148,14 @@ def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind an element-wise operator of two inputs, or SELECT_V2."""
+    op = node.op_data
+
+    def bind_quantized(operands: Sequence[Array]) -> Sequence[Step] | None:
+        x1, x2, y = operands
+        is_spread = len({operand.size for operand in operands}) > 1
+        if is_spread and arithmetic.line_of(op, y.dtype) is not None:
+            return None
+        return [arithmetic.step_of(node.operator, op, x1, x2, y)]
 
     def bind_rows(operands: Sequence[Array]) -> Sequence[Step] | None:
         *inputs, y = operands
@@ -166,4 +175,8 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
         return [each_of_steps.step(function=step.kernel.constants["function"], **named, y=y, count=y.size)]
 
     with without_tiles():
+        if isinstance(op, (Sum, SquaredDifference, Product)):
+            return broadcast(
+                node, 2, bind_quantized, bind_whole=lambda operands: [arithmetic.step_of(node.operator, op, *operands)]
+            )
         return broadcast(node, 3 if node.operator == "SELECT_V2" else 2, bind_rows)

@@ -5,8 +5,7 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
 - `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
   arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand, and `columns` those of depthwise windows; `images`
-  prepares inputs and `scaling` the constants for outputs. `lines` and `planes` show that requantization and sums in
-  float32 are exact.
+  prepares inputs and `scaling` the constants for outputs. `lines` shows that requantization in float32 is exact.
 - `plain_products` and `interpolation` replace tiles and large tables in plain kernels: in C, on small processors, and
   with `TFLM_CPU=plain`.
 - Each family of operators has a module with its kernels and binding functions; `bindings` maps operators to families.

@@ -1,15 +1,13 @@
 """Element-wise functions of inputs that broadcast.
 
-Functions of 8-bit inputs are looked up in a table of all pairs, except in plain kernels, and for sums that are computed
-on a plane (`planes`). Others are computed: an input that broadcasts is first copied to the size of the output.
+Most functions of 8-bit inputs are looked up in a table of all pairs, except in plain kernels. Others are computed
+(`arithmetic`): an input that broadcasts is first copied to the size of the output.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,6 +27,7 @@ from tflm.compiler.language import (
     kernel,
 )
 from tflm.compiler.processor import uses_tiles
+from tflm.delegates.compiled import arithmetic
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
@@ -41,10 +40,7 @@ from tflm.delegates.compiled.fixed_point import (
     wrapped,
 )
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.planes import Plane, plane_of, sum_on_plane
-from tflm.delegates.compiled.tiles import rounds_down
 from tflm.delegates.compiled.work_arrays import work_array
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.activations import Prelu
 from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, QuantizedSum, Quotient, SquaredDifference, Sum
@@ -180,48 +176,6 @@ def look_up_pairs(x1: UInt8s, x2: UInt8s, table: UInt8s, y: UInt8s, count: int) 
 
 
 @kernel
-def combine_addends(
-    function: Function,
-    x1: Elements,
-    x2: Elements,
-    y: Elements,
-    count: int,
-    left_shift: int,
-    zero_point1: int,
-    multiplier1: Multiplier,
-    zero_point2: int,
-    multiplier2: Multiplier,
-    multiplier: Multiplier,
-    stage: Stage,
-) -> int:
-    """Set y to the function of two scaled addends."""
-    for i in range(count):
-        addend1 = scaled((x1[i] - zero_point1) << left_shift, multiplier1)
-        addend2 = scaled((x2[i] - zero_point2) << left_shift, multiplier2)
-        result = scaled(function(addend1, addend2), multiplier)
-        y[i] = clamped(result + stage.zero_point, stage.activation_min, stage.activation_max)
-    return DONE
-
-
-@kernel
-def multiply_quantized(
-    x1: Elements,
-    x2: Elements,
-    y: Elements,
-    count: int,
-    zero_point1: int,
-    zero_point2: int,
-    multiplier: Multiplier,
-    stage: Stage,
-) -> int:
-    """Multiply."""
-    for i in range(count):
-        product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), multiplier)
-        y[i] = clamped(wrapped(product + stage.zero_point), stage.activation_min, stage.activation_max)
-    return DONE
-
-
-@kernel
 def prelu_quantized(
     x1: Elements,
     x2: Int8s,
@@ -320,10 +274,9 @@ def _spread(
 def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
     """The step of two inputs, all arrays flat and of one size."""
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
+    if isinstance(op, (Sum, SquaredDifference, Product)):
+        return arithmetic.step_of(node.operator, op, x1, x2, y)
     if x1.itemsize == x2.itemsize == y.itemsize == 1 and (uses_tiles() or isinstance(op, Quotient)):
-        plane = _plane_of_sum(op) if isinstance(op, Sum) and x1.dtype == np.int8 and rounds_down() else None
-        if plane is not None:
-            return plane.step(x1, x2, y)
         pairs = {name: array.view(np.uint8) for name, array in (("x1", x1), ("x2", x2), ("y", y))}
         table = pair_table(op, x1.dtype, x2.dtype, y.dtype).view(np.uint8)
         return look_up_pairs.step(**pairs, table=table, count=y.size)
@@ -332,13 +285,6 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
         if node.operator == "DIV" and y.dtype == np.int32:
             return divide_int32.step(**arrays, limits=limits)
         return each_within.step(function=node.operator, **arrays, limits=limits)
-    if isinstance(op, (Sum, SquaredDifference)):
-        addends = _numbers(op.addend1, op.addend2) | {"left_shift": op.addend1.left_shift}
-        return combine_addends.step(function=node.operator, **arrays, **addends, **requantization(op.output))
-    if isinstance(op, Product):
-        return multiply_quantized.step(
-            **arrays, zero_point1=op.zero_point1, zero_point2=op.zero_point2, **requantization(op.output)
-        )
     if isinstance(op, Prelu):
         zero_points = {"zero_point1": op.input_zero_point, "zero_point2": op.alpha_zero_point}
         return prelu_quantized.step(
@@ -350,45 +296,6 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
     if node.operator == "FLOOR_DIV":
         return floor_divide.step(**arrays)
     return each.step(function="XOR" if op is np.bitwise_xor else node.operator, **arrays)
-
-
-class _PlaneOfSum(NamedTuple):
-    """A sum or difference that is computed on a plane.
-
-    Attributes:
-        swaps: whether x2 is the first input.
-    """
-
-    plane: Plane
-    swaps: bool
-    activation_min: int
-    activation_max: int
-
-    def step(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
-        """The step that sets y."""
-        first, second = (x2, x1) if self.swaps else (x1, x2)
-        limits = {"activation_min": self.activation_min, "activation_max": self.activation_max}
-        return sum_on_plane.step(x1=first, x2=second, y=y, count=y.size, **self.plane._asdict(), **limits)
-
-
-@functools.lru_cache(maxsize=256)
-def _plane_of_sum(op: Sum) -> _PlaneOfSum | None:
-    """Find a plane for an int8 sum; None if none is exact."""
-    int8 = np.dtype(np.int8)
-    table = np.roll(pair_table(op, int8, int8, int8).reshape(256, 256), (128, 128), (0, 1))
-    one = op.output.multiplier
-    slopes = [2.0**addend.left_shift * _real(addend.multiplier) * _real(one) for addend in (op.addend1, op.addend2)]
-    if op.combine is np.subtract:
-        slopes[1] = -slopes[1]
-    swaps = abs(slopes[0]) < abs(slopes[1])
-    if swaps:
-        slopes, table = slopes[::-1], table.T
-    plane = plane_of((slopes[0], slopes[1]), table)
-    return None if plane is None else _PlaneOfSum(plane, swaps, int(table.min()), int(table.max()))
-
-
-def _real(multiplier: QuantizedMultiplier) -> float:
-    return math.ldexp(float(multiplier.significand), int(multiplier.shift) - 31)
 
 
 def _steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:

@@ -19,7 +19,6 @@ from tflm.compiler.intrinsics import HIGH_MULTIPLY
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
-from tflm.delegates.compiled.scaling import largest_result
 from tflm.delegates.compiled.single_rounding import FRACTION, Channel, Constants
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
@@ -28,6 +27,9 @@ NARROW_INTEGERS = True
 
 CONSTANTS = 4
 """Number of integers for each channel in the table."""
+
+NO_BIAS = np.zeros(1, np.int64)
+"""The bias of sums that have one multiplier, and no bias."""
 
 
 @inlined
@@ -81,7 +83,7 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
     high = as_int32((as_int64(shifted) * significand + (1 << 30)) >> 31)
     if shift > 0:
         high = (high + (high >> 31) + (1 << (shift - 1))) >> shift
-    return high + addend
+    return as_int32(as_int64(high) + addend)
 
 
 @inlined
@@ -342,7 +344,6 @@ def exact_requantizer(
     y_dtype: np.dtype[Any],
 ) -> Requantizer | None:
     """Return the requantizer that rounds as TFLM does; arguments as in `requantizer`."""
-    count = len(bias)
     significand, exponent = (
         np.broadcast_to(value, bias.shape).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
     )
@@ -360,13 +361,27 @@ def exact_requantizer(
         if found is not None:
             table = np.stack([bias, significand, found.addend, found.shift], axis=1).astype(np.int32)
             return Requantizer(found.rounding, clamp, table.reshape(-1), output.minimum, output.maximum)
-    largest = abs(output.zero_point) + (0 if wide else largest_result(multiplier, limits))
-    if wide or exponent.max(initial=0) > 31 or largest > LARGEST:
-        return None
-    table = np.stack([bias, significand, np.full(count, output.zero_point, np.int64), -exponent], axis=1).astype(
-        np.int32
+    return None if wide else stepwise_requantizer(multiplier, output, bias)
+
+
+def stepwise_requantizer(
+    multiplier: QuantizedMultiplier, output: OutputStage, bias: npt.NDArray[np.int64]
+) -> Requantizer:
+    """Return the requantizer of the reference's steps, for any sums and multipliers."""
+    significand, exponent, zero_point = (
+        np.broadcast_to(value, bias.shape).astype(np.int64)
+        for value in (multiplier.significand, multiplier.shift, output.zero_point)
     )
+    table = np.stack([bias, significand, zero_point, -exponent], axis=1).astype(np.int32)
     return Requantizer("stepwise", "limits", table.reshape(-1), output.minimum, output.maximum)
+
+
+def single_requantizer(
+    multiplier: QuantizedMultiplier, output: OutputStage, limit: int, y_dtype: np.dtype[Any]
+) -> Requantizer:
+    """Return the requantizer of all integers up to a limit, with one multiplier."""
+    found = exact_requantizer(multiplier, output, NO_BIAS, np.array([limit], np.int64), y_dtype)
+    return found or stepwise_requantizer(multiplier, output, NO_BIAS)
 
 
 LARGEST_WIDE_SUM = (1 << 47) - 1

@@ -1,38 +1,41 @@
-"""ADD, SUB and MUL of integers on small processors, without look-up tables."""
+"""ADD, SUB, MUL and SQUARED_DIFFERENCE of quantized inputs, each of the output's size or one element."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import broadcasts
-from tflm.c.kernels.broadcasts import broadcast
-from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.intrinsics import int8_from
-from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import multiplier_of
-from tflm.delegates.compiled.requantization import Clamp, Requantizer, Rounding, exact_requantizer
-from tflm.kernels.arithmetic.requantization import Requantization
-from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.arithmetic import Addend, Product, Sum
+from tflm.delegates.compiled.requantization import Clamp, Requantizer, Rounding, single_requantizer
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
+from tflm.kernels.reference.arithmetic import Addend, Product, SquaredDifference, Sum
 
 NARROW_INTEGERS = True
 
-COMBINATIONS: dict[str, Callable[..., Any]] = {"ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b}
+Combined = Union[Sum, SquaredDifference]
+"""Operators whose inputs are scaled to a common scale first."""
+
+COMBINATIONS: dict[str, Callable[..., Any]] = {
+    "ADD": lambda a, b: a + b,
+    "SUB": lambda a, b: a - b,
+    "SQUARED_DIFFERENCE": lambda a, b: as_int64(a - b) * (a - b),
+}
 """The function of two terms, by operator."""
 
 Combination = Annotated[Callable[..., Any], COMBINATIONS]
 
 
 class Terms(NamedTuple):
-    """Constants of a sum or difference of two inputs.
+    """Constants of a function of two scaled inputs.
 
     Attributes:
         size: number of elements of the output.
@@ -73,7 +76,7 @@ def scaled_term(value: int, significand: int, right: int) -> Any:
 def combine(
     combination: Combination, rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: Elements, terms: Terms
 ) -> int:
-    """Compute the sum or the difference of two inputs after scaling both to a common scale."""
+    """Compute a function of two inputs after scaling both to a common scale."""
     significand1, significand2, significand = terms.significand1, terms.significand2, terms.significand
     at1 = 0
     at2 = 0
@@ -91,38 +94,28 @@ def combine(
     return DONE
 
 
-class Line(NamedTuple):
-    """A linear function of the elements of two inputs.
-
-    Attributes:
-        size: number of elements of each.
-        factor1, factor2, addend, shift: the result is (x1 * factor1 + x2 * factor2 + addend) >> shift.
-        activation_min, activation_max: limits of the output.
-    """
-
-    size: int
-    factor1: int
-    factor2: int
-    addend: int
-    shift: int
-    activation_min: int
-    activation_max: int
-
-
 @kernel
-def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Line) -> int:
-    """Compute the sum or the difference of two inputs with constants that are exact for all pairs of elements."""
-    factor1, factor2, addend, shift = line.factor1, line.factor2, line.addend, line.shift
-    for _four in range(line.size >> 2):
+def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Int32s, size: int) -> int:
+    """Compute the sum or the difference of two inputs with constants that are exact for all pairs of elements.
+
+    Args:
+        line: factor1, factor2, addend, shift and the limits of the output; before them, the result is
+            (x1 * factor1 + x2 * factor2 + addend) >> shift.
+    """
+    factor1, factor2, addend, shift = line[0], line[1], line[2], line[3] & 31
+    activation_min, activation_max = line[4], line[5]
+    for _four in range(size >> 2):
         for k in unrolled(4):
             y[k] = clamp(
-                (x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.activation_min, line.activation_max
+                as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), activation_min, activation_max
             )
         x1 = int8_from(x1, 4)
         x2 = int8_from(x2, 4)
         y = int8_from(y, 4)
-    for k in range(line.size & 3):
-        y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.activation_min, line.activation_max)
+    for k in range(size & 3):
+        y[k] = clamp(
+            as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), activation_min, activation_max
+        )
     return DONE
 
 
@@ -155,29 +148,14 @@ def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: El
     return DONE
 
 
-def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Requantizer | None:
-    """Return the requantizer of integers up to a limit."""
-    return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
-
-
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
-    """Bind ADD, SUB or MUL."""
-    op, dtype = node.op_data, node.eval_output(0).elements.dtype
-    if not isinstance(op, (Sum, Product)) or dtype not in (np.int8, np.int16):
-        return broadcasts.bind(context, node)
-
-    def bind_whole(operands: Sequence[npt.NDArray[Any]]) -> Sequence[Step] | None:
-        x1, x2, y = operands
-        arrays = {"x1": x1, "x2": x2, "y": y}
-        steps = {"size": y.size, "step1": int(x1.size == y.size), "step2": int(x2.size == y.size)}
-        return _bind_sum(node.operator, op, arrays, steps) if isinstance(op, Sum) else _bind_product(op, arrays, steps)
-
-    def bind_rows(operands: Sequence[npt.NDArray[Any]]) -> Sequence[Step] | None:
-        is_spread = len({operand.size for operand in operands}) > 1
-        is_linear = isinstance(op, Sum) and dtype == np.int8 and linear_constants(op) is not None
-        return None if is_spread and is_linear else bind_whole(operands)
-
-    return broadcast(node, 2, bind_rows, bind_whole=bind_whole) or broadcasts.bind(context, node)
+def step_of(
+    operator: str, op: Combined | Product, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]
+) -> Step:
+    """Return the step of flat arrays; an input may have a single element."""
+    arrays = {"x1": x1, "x2": x2, "y": y}
+    if isinstance(op, Product):
+        return _step_of_product(op, arrays)
+    return _linear_step(op, arrays) or _step_of_terms(operator, op, arrays)
 
 
 HIGHEST_SHIFT, LEAST_SHIFT = 23, 12
@@ -187,7 +165,7 @@ NEARBY = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda pair: abs(
 
 @functools.lru_cache(256)
 def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
-    """Find constants of `Line` that are exact for all pairs of int8 elements; None if there are none."""
+    """Find constants of `combine_linearly` that are exact for all pairs of int8 elements; None if there are none."""
     elements = np.arange(-128, 128, dtype=np.int64)
     outputs = op(elements[:, np.newaxis], elements[np.newaxis]).astype(np.int64)
     is_above, is_below = outputs > op.output.stage.minimum, outputs < op.output.stage.maximum
@@ -221,57 +199,60 @@ FAR = 1 << 40
 """Larger than all addends."""
 
 
-def _real(multiplier: Any) -> float:
+def _real(multiplier: QuantizedMultiplier) -> float:
     real: float = math.ldexp(int(multiplier.significand), int(multiplier.shift) - 31)
     return real
 
 
-def _bind_linear(op: Sum, arrays: dict[str, npt.NDArray[Any]]) -> list[Step] | None:
-    """Return the step of an int8 sum that has exact linear constants."""
-    constants = linear_constants(op) if {len(array) for array in arrays.values()} == {arrays["y"].size} else None
-    if constants is None or any(array.dtype != np.int8 for array in arrays.values()):
+def line_of(op: Any, dtype: np.dtype[Any]) -> tuple[int, int, int, int] | None:
+    """Return the linear constants of an int8 sum; None for other operators, and if there are none.
+
+    With these, each input needs the size of the output.
+    """
+    return linear_constants(op) if dtype == np.int8 and isinstance(op, Sum) else None
+
+
+def _linear_step(op: Combined, arrays: dict[str, npt.NDArray[Any]]) -> Step | None:
+    size = arrays["y"].size
+    constants = line_of(op, arrays["y"].dtype) if {array.size for array in arrays.values()} == {size} else None
+    if constants is None:
         return None
     stage = op.output.stage
     factor1, factor2, addend, shift = constants
     is_whole = (stage.minimum, stage.maximum) == (-128, 127)
     clamp, offset = ("int8", 128 << shift) if is_whole else ("limits", 0)
-    line = Line(arrays["y"].size, factor1, factor2, addend + offset, shift, stage.minimum, stage.maximum)
-    return [combine_linearly.step(clamp=clamp, **arrays, line=line)]
+    line = np.array([factor1, factor2, addend + offset, shift, stage.minimum, stage.maximum], np.int32)
+    return combine_linearly.step(clamp=clamp, **arrays, line=line, size=size)
 
 
-def _bind_sum(operator: str, op: Sum, arrays: dict[str, npt.NDArray[Any]], steps: dict[str, int]) -> list[Step] | None:
-    linear = _bind_linear(op, arrays) if arrays["y"].dtype == np.int8 else None
-    if linear is not None:
-        return linear
-    limit = 0
-    of_terms: dict[str, int] = {}
+def _sizes(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, int]:
+    size = arrays["y"].size
+    return {"size": size, "step1": int(arrays["x1"].size == size), "step2": int(arrays["x2"].size == size)}
+
+
+def _step_of_terms(operator: str, op: Combined, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+    dtype, limits, of_terms = arrays["y"].dtype, list[int](), dict[str, int]()
     for number, term in enumerate((op.addend1, op.addend2), 1):
-        significand, left, right = multiplier_of(term.multiplier)
-        largest = _magnitude(arrays["y"].dtype, term) << term.left_shift
-        if left or right > 31 or largest >= 1 << 31:
-            return None
+        significand, _, right = multiplier_of(term.multiplier)
         of_terms |= {
             f"zero_point{number}": term.zero_point,
             f"significand{number}": significand,
             f"right{number}": right,
         }
-        limit += (largest >> right) + 1
-    scaling = _requantizer(op.output, limit, arrays["y"].dtype)
-    if scaling is None:
-        return None
-    terms = Terms(**steps, **of_terms, left=op.addend1.left_shift, **_output(scaling))
-    names = {"combination": operator, "rounding": scaling.rounding, "clamp": scaling.clamp}
-    return [combine.step(**names, **arrays, terms=terms)]
+        limits.append((_magnitude(dtype, term) << term.left_shift >> right) + 1)
+    limit = sum(limits) if isinstance(op, Sum) else min(sum(limits) ** 2, 1 << 31)
+    scaling = single_requantizer(op.output.multiplier, op.output.stage, limit, dtype)
+    terms = Terms(**_sizes(arrays), **of_terms, left=op.addend1.left_shift, **_output(scaling))
+    return combine.step(combination=operator, rounding=scaling.rounding, clamp=scaling.clamp, **arrays, terms=terms)
 
 
-def _bind_product(op: Product, arrays: dict[str, npt.NDArray[Any]], steps: dict[str, int]) -> list[Step] | None:
+def _step_of_product(op: Product, arrays: dict[str, npt.NDArray[Any]]) -> Step:
     info = np.iinfo(arrays["y"].dtype)
-    limit = (int(info.max) - int(info.min)) ** 2 if arrays["y"].dtype == np.int8 else int(info.min) ** 2
-    scaling = _requantizer(op.output, limit, arrays["y"].dtype)
-    if scaling is None or (arrays["y"].dtype == np.int16 and (op.zero_point1 or op.zero_point2)):
-        return None
-    factors = Factors(**steps, zero_point1=op.zero_point1, zero_point2=op.zero_point2, **_output(scaling))
-    return [multiply.step(rounding=scaling.rounding, clamp=scaling.clamp, **arrays, factors=factors)]
+    limit = (int(info.max) - int(info.min)) ** 2 if info.bits == 8 else int(info.min) ** 2
+    scaling = single_requantizer(op.output.multiplier, op.output.stage, limit, arrays["y"].dtype)
+    zero_points = {"zero_point1": op.zero_point1, "zero_point2": op.zero_point2}
+    factors = Factors(**_sizes(arrays), **zero_points, **_output(scaling))
+    return multiply.step(rounding=scaling.rounding, clamp=scaling.clamp, **arrays, factors=factors)
 
 
 def _magnitude(dtype: np.dtype[Any], term: Addend) -> int:
