@@ -35,6 +35,7 @@ from tflm.delegates.compiled import (
 )
 from tflm.delegates.compiled.arithmetic import Factors, Terms
 from tflm.delegates.compiled.plain_products import Layer, Windows
+from tflm.delegates.compiled.recurrent import Cells, Memory
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
 from tflm.kernels.reference.signal.fft import FLOAT32, INT16, INT32, KissFftrConfig
 from tflm.kernels.reference.signal.filter_bank import log2_beyond_line
@@ -153,7 +154,15 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     pooling.largest: [*map(_same("x", "y", "limits"), ("int8", "int16", "float32"))],
     recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
-    recurrent.lstm_step_integers: [{"hidden": "int8", "cell_gate": "tanh"}, {"hidden": "int16", "cell_gate": "none"}],
+    recurrent.filter_over_time: [
+        {"rounding": "away", "clamp": "limits", **_same("newest", "weights", "state")("int16")},
+        {"rounding": "stepwise", "clamp": "limits", **_same("newest", "weights", "state")("int8")},
+    ],
+    recurrent.lstm_step: [
+        {"cell_gate": gate, "saturation": gates, "rounding": "away", "output_rounding": output, "clamp": "limits"}
+        | {"hidden": dtype}
+        for gate, gates, output, dtype in (("tanh", "none", "away", "int8"), ("none", "int16", "stepwise", "int16"))
+    ],
     recurrent.svdf_integers: [*map(_same("newest", "weights", "state"), ("int8", "int16"))],
     reduction.sum_integers: [*map(_same("x", "y"), ("int8", "int16"))],
     reduction.bring_axes_first: [*map(_same("x", "y"), ("int8", "int16", "float32"))],
@@ -602,15 +611,17 @@ def _lstm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     values |= {"batches": batches, "units": units}
     if kind == "float32":
         return values | {"clip": np.array([2.5], np.float32), "is_tanh": int(rng.integers(0, 2))}
+    del values["batches"], values["units"]
+    constants = {
+        f"{name}_{part}": value
+        for name in ("forget", "update", "output")
+        for part, value in (("significand", int(rng.integers(1 << 30, 1 << 31))), ("addend", 1 << 13), ("shift", 14))
+    }
+    cell = {"cell_min": -30000, "cell_max": 29999, "factor": 3 << int(rng.integers(0, 12)), "half": 4, "right": 3}
+    limits = {"hidden_min": -128, "hidden_max": 127}
     return values | {
         "table": SIGMOID_TABLE.astype(np.uint16),
-        "cell_factor": 3 << int(rng.integers(0, 12)),
-        "cell_half": 1 << int(rng.integers(0, 12)),
-        "cell_shift": int(rng.integers(0, 12)),
-        "cell_min": -30000,
-        "cell_max": 29999,
-        "hidden_min": -128,
-        "hidden_max": 127,
+        "cells": Cells(batches=batches, units=units, **constants, **cell, **limits),
     }
 
 
@@ -624,7 +635,12 @@ def _svdf(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "state": batches * units * rank * memory,
         "y": batches * units,
     }
-    values: Values = {name: array(rng, dtypes[name], count) for name, count in counts.items()}
+    values: Values = {name: array(rng, dtypes[name], count) for name, count in counts.items() if name in dtypes}
+    if "table" in dtypes:
+        fields = {"batches": batches, "units": units, "rank": rank, "size": memory, "zero_point": 3}
+        table = [[int(rng.integers(-999, 999)), int(rng.integers(1 << 30, 1 << 31)), 1 << 7, 8] for _ in range(units)]
+        values["table"] = np.array(table, np.int32).reshape(-1)
+        return values | {"memory": Memory(**fields, activation_min=-128, activation_max=int(rng.integers(0, 128)))}
     if "limits" in dtypes:
         values["limits"] = np.array([0, 6, 0], np.float32)
     return values | sizes
@@ -811,7 +827,8 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "products.take_rows": _take_rows,
         "products.refuse_nans": lambda rng, dtypes: {"y": rng.choice(np.array([1, np.nan], np.float32), COUNT)},
         "recurrent.lstm_step_float32": _lstm,
-        "recurrent.lstm_step_integers": _lstm,
+        "recurrent.filter_over_time": _svdf,
+        "recurrent.lstm_step": _lstm,
         "recurrent.svdf_float32": _svdf,
         "recurrent.svdf_integers": _svdf,
         "reduction.bring_axes_first": _axes_first,

@@ -124,7 +124,7 @@ def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKern
     """Return the small kernel that an operator is bound to, or its lean variant; None if it is bound to another
     kernel."""
     functions = {step.kernel.function for step in operator.steps()}
-    is_small = any(function.__module__.startswith(SMALL) or function in LSTM_STEPS for function in functions)
+    is_small = any(function.__module__.startswith(SMALL) or function in RECURRENT for function in functions)
     small = KERNELS[operator.node.operator] if is_small else None
     return small.lean if small is not None and is_lean else small
 
@@ -135,8 +135,10 @@ def _row_bytes(operator: BoundOperator) -> int:
     return max((row.nbytes for row in rows if row is not None), default=0)
 
 
-LSTM_STEPS = recurrent.lstm_step_float32.function, recurrent.lstm_step_integers.function
-"""Kernels for one time step of an LSTM. LSTMs that call them count as bound to a small kernel."""
+RECURRENT = tuple(
+    kernel.function for kernel in (recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32)
+)
+"""Kernels of LSTMs and SVDFs that count as bound to a small kernel."""
 
 ENCODED = encoded.convolve_encoded.function, encoded.multiply_encoded.function
 

@@ -54,16 +54,6 @@ def rounding_divided(value: int, exponent: int) -> int:
 
 
 @inlined
-def scaled_in_32_bits(value: int, multiplier: Multiplier) -> int:
-    """Return the same for a positive significand and shifts below 32, using no more than 32 bits after the product."""
-    high = as_int32((as_int64(as_int32(value << (multiplier.left & 31))) * multiplier.significand + (1 << 30)) >> 31)
-    mask = LARGEST >> ((31 - multiplier.right) & 31)
-    rounds_up = (high & mask) > (mask >> 1) + (high < 0)
-    scaled: int = as_int32((high >> (multiplier.right & 31)) + rounds_up)
-    return scaled
-
-
-@inlined
 def high_product(a: int, b: int) -> int:
     """Return the product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
     return (a * b + (1 << 30)) >> 31

@@ -1,10 +1,10 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF: products in matrix tiles, then the recurrence step by step."""
+"""UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF: products of matrices, then the recurrence step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,14 @@ from tflm.compiler.language import (
     Int16s,
     Int32s,
     Kernel,
-    Shift,
     Step,
     UInt16s,
+    inlined,
     kernel,
 )
 from tflm.compiler.processor import uses_tiles
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, scaled_in_32_bits
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int16, as_int32, as_int64
+from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
@@ -37,6 +37,15 @@ from tflm.delegates.compiled.plain_products import (
     integer_scale,
 )
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
+from tflm.delegates.compiled.requantization import (
+    CONSTANTS,
+    NO_BIAS,
+    Clamp,
+    Requantizer,
+    Rounding,
+    single_requantizer,
+    stepwise_requantizer,
+)
 from tflm.delegates.compiled.svdf_tiles import bind_tiles
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier, wrap_int32
@@ -56,11 +65,10 @@ from tflm.kernels.reference.unidirectional_sequence_lstm import (
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import SVDFOptions
 
+NARROW_INTEGERS = True
+
 Matrix = Callable[..., "list[Step] | None"]
 """Binds a product, with the arguments of `quantized_matrix`."""
-
-BindStep = Callable[[OpDataLSTM, dict[str, npt.NDArray[Any]]], "Step | None"]
-"""Binds one step of an LSTM to products with the input and the hidden state, the hidden state, and the cells."""
 
 CELL_FRACTION_BITS = 12
 """Fraction bits of a cell state in Q3.12, which is exact."""
@@ -68,63 +76,101 @@ CELL_FRACTION_BITS = 12
 # --- UNIDIRECTIONAL_SEQUENCE_LSTM --------------------------------------------------------------------------------
 
 
+LARGEST_PRODUCT = -INT16_MIN * INT16_MAX
+"""Largest product of an int16 and a gate's value in Q0.15."""
+
+
+class Cells(NamedTuple):
+    """Sizes and constants of an LSTM's cells.
+
+    Attributes:
+        batches, units: number of batches and of units.
+        forget_significand ... output_shift: multipliers from products of gates and states to the scales of the cell and
+            of the hidden state, as in the table of `requantization`.
+        cell_min, cell_max: limits of the cell.
+        factor, half, right: convert the cell to steps of 1 / 12288.
+        hidden_min, hidden_max: limits of the hidden state.
+    """
+
+    batches: int
+    units: int
+    forget_significand: int
+    forget_addend: int
+    forget_shift: int
+    update_significand: int
+    update_addend: int
+    update_shift: int
+    output_significand: int
+    output_addend: int
+    output_shift: int
+    cell_min: int
+    cell_max: int
+    factor: int
+    half: int
+    right: int
+    hidden_min: int
+    hidden_max: int
+
+
+@inlined
+def gate(from_input: Any, from_hidden: Any, place: int) -> Any:
+    """Return the input of a gate's function, in Q3.12."""
+    total = from_input[place] + from_hidden[place]
+    # Saturate at 0x7FFF, or at its complement if the sum is negative.
+    return total if total == as_int16(total) else (total >> 31) ^ INT16_MAX
+
+
 CELL_GATES: dict[str, Callable[..., Any]] = {
-    "tanh": lambda gate, table: tanh_of_steps(3 * gate, table),
-    "none": lambda gate, table: gate,
+    "tanh": lambda change, table: tanh_of_steps(3 * change, table),
+    "none": lambda change, table: change,
 }
 CellGate = Annotated[Callable[..., Any], CELL_GATES]
-"""Functions of gates in Q3.12, with results in Q0.15, by interpolation in a small table of the sigmoid."""
+
+SATURATIONS: dict[str, Callable[..., Any]] = {
+    "int16": lambda value: min(max(value, INT16_MIN), INT16_MAX),
+    "none": lambda value: value,
+}
+Saturation = Annotated[Callable[..., Any], SATURATIONS]
 
 
 @kernel
-def lstm_step_integers(
+def lstm_step(
     cell_gate: CellGate,
+    saturation: Saturation,
+    rounding: Rounding,
+    output_rounding: Rounding,
+    clamp: Clamp,
     from_input: Int16s,
     from_hidden: Int16s,
     table: UInt16s,
     hidden: Elements,
     cell: Int16s,
-    batches: int,
-    units: int,
-    multiplier_forget: Multiplier,
-    multiplier_update: Multiplier,
-    multiplier_output: Multiplier,
-    cell_min: int,
-    cell_max: int,
-    hidden_zero_point: int,
-    hidden_min: int,
-    hidden_max: int,
-    cell_factor: int,
-    cell_half: int,
-    cell_shift: Shift,
+    cells: Cells,
 ) -> int:
     """Compute one step from the gates' products with the input and the hidden state, in Q3.12.
 
     Args:
         from_input, from_hidden: for each batch, the input, forget, output and cell gates of all units.
-        cell_factor, cell_half, cell_shift: convert the cell state to steps of 1 / 12288.
     """
-    for batch in range(batches):
-        for unit in range(units):
-            first, state = 4 * units * batch + unit, units * batch + unit
-            update = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            first += units
-            forget = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            first += units
-            output = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            first += units
-            change = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            kept = as_int32(as_int32(cell[state]) * sigmoid_of_steps(3 * forget, table))
-            kept = scaled_in_32_bits(kept, multiplier_forget)
-            added = as_int32(as_int32(sigmoid_of_steps(3 * update, table)) * cell_gate(change, table))
-            added = scaled_in_32_bits(added, multiplier_update)
-            both = clamped(kept, INT16_MIN, INT16_MAX) + clamped(added, INT16_MIN, INT16_MAX)
-            total = as_int32(clamped(both, cell_min, cell_max))
+    units, state, place = cells.units, 0, 0
+    cell_min, cell_max = cells.cell_min, cells.cell_max
+    factor, half, right = cells.factor, cells.half, cells.right
+    for _batch in range(cells.batches):
+        for _unit in range(units):
+            update = sigmoid_of_steps(3 * gate(from_input, from_hidden, place), table)
+            forget = sigmoid_of_steps(3 * gate(from_input, from_hidden, place + units), table)
+            shown = sigmoid_of_steps(3 * gate(from_input, from_hidden, place + 2 * units), table)
+            change = cell_gate(gate(from_input, from_hidden, place + 3 * units), table)
+            kept = rounding(cell[state] * forget, cells.forget_significand, cells.forget_addend, cells.forget_shift)
+            added = rounding(update * change, cells.update_significand, cells.update_addend, cells.update_shift)
+            total = min(max(saturation(kept) + saturation(added), cell_min), cell_max)
             cell[state] = total
-            tanh = as_int32(tanh_of_steps(as_int32(total * cell_factor + cell_half) >> cell_shift, table))
-            shown = as_int32(tanh * sigmoid_of_steps(3 * output, table))
-            shown = scaled_in_32_bits(shown, multiplier_output)
-            hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_min, hidden_max)
+            product = tanh_of_steps(as_int32(total * factor + half) >> right, table) * shown
+            value = output_rounding(product, cells.output_significand, cells.output_addend, cells.output_shift)
+            hidden[state] = clamp(value, cells.hidden_min, cells.hidden_max)
+            state += 1
+            place += 1
+        place += 3 * units
     return DONE
 
 
@@ -176,14 +222,11 @@ def lstm_step_float32(
     return DONE
 
 
-def bind_lstm(
-    context: KernelContext, node: Node, find: Matrix | None = None, bind_step: BindStep | None = None
-) -> list[Step] | None:
+def bind_lstm(context: KernelContext, node: Node, find: Matrix | None = None) -> list[Step] | None:
     """Bind UNIDIRECTIONAL_SEQUENCE_LSTM.
 
     Args:
         find: binds its integer products with constant weights; None for `quantized_matrix`.
-        bind_step: binds a step of integers, with one array for each gate; None for `lstm_step_integers`.
     """
     t, op = LstmTensors.of(node), node.op_data
     if uses_tiles() and not t.constant:
@@ -211,16 +254,15 @@ def bind_lstm(
             steps += copy_rows
             steps += of_input if is_copied else [step.with_array(rows, t.x[i]) for step in of_input]
         arrays["from_input"] = gates[i % held]
-        step = None if bind_step is None else bind_step(op, arrays)
-        steps += [*of_hidden, step or bind_step_of(t, op, arrays), *copy_hidden]
+        steps += [*of_hidden, step_of(op, arrays), *copy_hidden]
     return steps
 
 
-def bind_step_of(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+def step_of(op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
     """Return one step, with the arrays that `bind_lstm` names."""
-    sizes = dict(zip(("batches", "units"), t.hidden.shape))
     if isinstance(op, OpDataLSTM):
-        return lstm_step_integers.step(**arrays, **sizes, **_quantized_constants(t, op))
+        return _integer_step(op, arrays)
+    sizes = dict(zip(("batches", "units"), arrays["hidden"].shape))
     return lstm_step_float32.step(**arrays, **sizes, **_float_constants(op))
 
 
@@ -341,37 +383,134 @@ def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
     return {**functions, "clip": np.array([op.cell_clip], None), "is_tanh": op.is_tanh}
 
 
-def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
-    limits = np.iinfo(t.hidden.dtype)
-    return {
-        **cell_functions(op),
-        "multiplier_forget": multiplier_of(op.forget_cell),
-        "multiplier_update": multiplier_of(op.input_cell),
-        "multiplier_output": multiplier_of(op.output_hidden),
+def _single(multiplier: QuantizedMultiplier, stage: OutputStage, dtype: npt.DTypeLike) -> Requantizer:
+    """Return the requantizer of products of two int16."""
+    return single_requantizer(multiplier, stage, 1 << 30, np.dtype(dtype))
+
+
+def _constants_of(name: str, scaling: Requantizer) -> dict[str, int]:
+    _, significand, addend, shift = scaling.table.tolist()
+    return {f"{name}_significand": significand, f"{name}_addend": addend, f"{name}_shift": shift}
+
+
+def _saturation(*multipliers: QuantizedMultiplier) -> str:
+    """Return the clamp of scaled products of two int16; none if no product needs one."""
+    extremes = np.array([-LARGEST_PRODUCT, LARGEST_PRODUCT], np.int64)
+    scaled = np.concatenate([multiplier(extremes) for multiplier in multipliers])
+    return "none" if scaled.min() >= INT16_MIN and scaled.max() <= INT16_MAX else "int16"
+
+
+def _integer_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+    hidden = arrays["hidden"]
+    # Not the limits of the whole type, whose clamp expects an offset.
+    products = OutputStage(0, INT16_MIN + 1, INT16_MAX)
+    forget, update = (_single(multiplier, products, np.int16) for multiplier in (op.forget_cell, op.input_cell))
+    if forget.rounding != update.rounding:
+        forget, update = (stepwise_requantizer(each, products, NO_BIAS) for each in (op.forget_cell, op.input_cell))
+    output = _single(op.output_hidden, OutputStage.whole(op.hidden_zero_point, hidden.dtype), hidden.dtype)
+    batches, units = hidden.shape
+    cells = Cells(
+        batches=batches,
+        units=units,
+        **_constants_of("forget", forget),
+        **_constants_of("update", update),
+        **_constants_of("output", output),
         # The state saturates at 16 bits, then at the clip: at the smaller limit, that is.
-        "cell_min": max(INT16_MIN, -op.cell_clip),
-        "cell_max": min(INT16_MAX, op.cell_clip),
-        "hidden_zero_point": op.hidden_zero_point,
-        "hidden_min": int(limits.min),
-        "hidden_max": int(limits.max),
-    }
+        cell_min=max(INT16_MIN, -op.cell_clip),
+        cell_max=min(INT16_MAX, op.cell_clip),
+        **_steps_of_cell(op.cell_power),
+        hidden_min=output.activation_min,
+        hidden_max=output.activation_max,
+    )
+    return lstm_step.step(
+        cell_gate="tanh" if op.is_tanh else "none",
+        saturation=_saturation(op.forget_cell, op.input_cell),
+        rounding=forget.rounding,
+        output_rounding=output.rounding,
+        clamp=output.clamp,
+        **arrays,
+        table=SIGMOID_TABLE.astype(np.uint16),
+        cells=cells,
+    )
 
 
-def cell_functions(op: OpDataLSTM) -> dict[str, Any]:
-    """Return the functions and arguments of a step that uses a small table in place of those of all results."""
-    left = op.cell_power + CELL_FRACTION_BITS
+def _steps_of_cell(power: int) -> dict[str, int]:
+    """Return the constants that convert a cell in Q(power) to steps of 1 / 12288."""
+    left = power + CELL_FRACTION_BITS
     right = max(-left, 0) & 31  # larger counts are undefined in C; this follows x86
     factor, half = (3 << (left & 31), 0) if left >= 0 else (3, 1 << ((-left - 1) & 31))
-    return {
-        "cell_gate": "tanh" if op.is_tanh else "none",
-        "table": SIGMOID_TABLE.astype(np.uint16),
-        "cell_factor": int(wrap_int32(factor)),
-        "cell_half": int(wrap_int32(half)),
-        "cell_shift": right,
-    }
+    return {"factor": int(wrap_int32(factor)), "half": int(wrap_int32(half)), "right": right}
 
 
 # --- SVDF --------------------------------------------------------------------------------------------------------
+
+
+class Memory(NamedTuple):
+    """Sizes and constants of an SVDF.
+
+    Attributes:
+        batches, units, rank: number of batches, of units, and of filters in a unit.
+        size: number of values in the state of each filter.
+        zero_point: zero point of the state.
+        activation_min, activation_max: limits of the output.
+    """
+
+    batches: int
+    units: int
+    rank: int
+    size: int
+    zero_point: int
+    activation_min: int
+    activation_max: int
+
+
+@kernel
+def filter_over_time(
+    rounding: Rounding,
+    clamp: Clamp,
+    newest: Elements,
+    weights: Elements,
+    table: Int32s,
+    state: Elements,
+    y: Int8s,
+    memory: Memory,
+) -> int:
+    """Shift the newest value of each filter into its state, and filter the state of each unit over time.
+
+    Sums wrap to 32 bits, as in TFLM.
+
+    Args:
+        newest: one value for each filter, without the zero point.
+        weights: weights over time, for each filter.
+        table: bias, significand, addend and shift of each unit.
+        state: the values of each filter, the oldest first.
+    """
+    older, activation_min, activation_max = memory.size - 1, memory.activation_min, memory.activation_max
+    value = 0
+    at = 0
+    target = 0
+    for _batch in range(memory.batches):
+        weight = 0
+        row = 0
+        for _unit in range(memory.units):
+            total = table[row]
+            for _rank in range(memory.rank):
+                for _i in range(older):
+                    state[at] = state[at + 1]
+                    total = as_int32(as_int64(total) + as_int64(state[at]) * weights[weight])
+                    at += 1
+                    weight += 1
+                state[at] = newest[value] + memory.zero_point
+                total = as_int32(as_int64(total) + as_int64(state[at]) * weights[weight])
+                at += 1
+                weight += 1
+                value += 1
+            y[target] = clamp(
+                rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
+            )
+            target += 1
+            row += CONSTANTS
+    return DONE
 
 
 @kernel
@@ -398,9 +537,9 @@ def svdf_integers(
             weight, row = unit * of_unit, (batch * units + unit) * of_unit
             total, of_weights = as_int32(0), as_int32(0)
             for i in range(of_unit):
-                total = as_int32(total + as_int32(state[row + i]) * as_int32(weights[weight + i]))
-                of_weights = as_int32(of_weights + weights[weight + i])
-            sum_of_products = bias[unit] + as_int64(total) - as_int64(of_weights) * state_zero_point
+                total = as_int32(as_int64(total) + as_int32(state[row + i]) * as_int32(weights[weight + i]))
+                of_weights = as_int32(as_int64(of_weights) + weights[weight + i])
+            sum_of_products = as_int64(bias[unit]) + total - as_int64(of_weights) * state_zero_point
             result = scaled(sum_of_products, multiplier) + zero_point
             y[batch * units + unit] = clamped(result, -128, 127)
     return DONE
