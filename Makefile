@@ -245,6 +245,7 @@ overlaps: $(TESTING)
 # The figures of plans and reports that the tests compare with: after a change that is meant to change some.
 figures: $(TESTING)
 	$(VENV)/bin/python tests/test_figures.py
+	$(VENV)/bin/python tests/test_public_defaults.py
 	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says" tests/test_options.py tests/test_json_schema.py
 
 faults: $(TESTING)

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from enum import EnumMeta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import tflm
 from tflm import schema
-from tflm.schema import options, tables, verifier
+from tflm.schema import enums, options, tables, verifier
 from tflm.schema.layout import (
     Bytes,
     Field,
@@ -606,3 +607,40 @@ def test_a_reference_is_inside_of_its_table() -> None:
                 with pytest.raises(tflm.ModelError, match=r"do not fit|outside"):
                     tflm.Model(changed)
     assert {UnionType, TableVector, ScalarVector, StringType} <= tried
+
+
+# Beside the Python code that FlatBuffers generates from the same schema.
+
+
+DEPRECATED = {"new_height", "new_width", "deprecated_tag"}
+"""Fields that the generated code leaves out."""
+
+
+@functools.cache
+def generated() -> Any:
+    return pytest.importorskip("ai_edge_litert.schema_py_generated", reason="ai-edge-litert has the generated code")
+
+
+def test_fields_have_the_defaults_of_the_schema() -> None:
+    compared = 0
+    for name, table in [*vars(options).items(), *vars(tables).items()]:
+        theirs = getattr(generated(), f"{name}T", None)
+        if isinstance(table, type) and issubclass(table, Table) and theirs is not None:
+            fields = {each.name: each.default for each in fields_of(table) if each.name not in DEPRECATED}
+            words = {field: field.split("_") for field in fields}
+            names = {field: first + "".join(map(str.capitalize, rest)) for field, (first, *rest) in words.items()}
+            assert {field: getattr(theirs(), names[field]) for field in fields} == fields, name
+            compared += len(fields)
+    assert compared > 300
+
+
+def test_enumerations_have_the_numbers_of_the_schema() -> None:
+    compared = 0
+    for name, each in vars(enums).items():
+        if isinstance(each, EnumMeta) and each.__module__ == enums.__name__:
+            numbers: dict[str, Any] = dict(vars(getattr(generated(), name)))
+            theirs = {key: number for key, number in numbers.items() if key[0] != "_"}
+            members: dict[str, Any] = dict(each.__members__)
+            assert {key: int(member) for key, member in members.items()} == theirs
+            compared += len(theirs)
+    assert compared > 250
