@@ -192,6 +192,7 @@ def test_a_model_with_nothing_to_gain_is_unchanged() -> None:
     compressed = tflm.compress(tflm.Model(model))
     assert compressed.data == model
     assert (compressed.tensors, compressed.needed_operators, compressed.saved_bytes) == ((), (), 0)
+    assert "in fewer bytes: the model is unchanged" in compressed._repr_html_()
 
 
 def branches() -> bytes:

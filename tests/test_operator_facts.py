@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import tflm
 from tflm.delegates.compiled.bindings import FAMILIES as COMPILED
 from tflm.firmware.loop_trips import PATHS
 from tflm.kernels import FAMILIES, REGISTRATIONS, Registration
-from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema import read_model, write_model
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.testing.operators import LARGE, OPERATORS
+from tflm.testing.operators import OPERATORS
 from tflm.versioning.runtimes import FIRST_RUNTIMES
 
 NOT_RESIZABLE = {
@@ -133,25 +130,3 @@ def test_a_step_of_the_walk_that_is_left_out_is_named(
 
 def test_reasons_are_of_operators_that_this_package_has() -> None:
     assert {*NOT_RESIZABLE, *NOT_COUNTED, *NUMPY_ONLY, *WITHOUT_STRATEGY} <= REGISTRATIONS.keys()
-
-
-FIRST_LARGE = {name.rpartition("-")[0] or name: name for name in reversed(LARGE)}
-"""A model of each operator."""
-
-
-@pytest.mark.parametrize(
-    "name", sorted(name for name in FIRST_LARGE if REGISTRATIONS.get(name) and REGISTRATIONS[name].types)
-)
-def test_a_type_that_is_not_declared_is_refused(name: str) -> None:
-    """The type is that of the output and of each tensor of the same type that is not a constant."""
-    data, _ = LARGE[FIRST_LARGE[name]]()
-    root = read_model(memoryview(data))
-    (subgraph, *_) = root.subgraphs or ()
-    tensors, (operator, *_) = subgraph.tensors or [], subgraph.operators or ()
-    output = tensors[(operator.outputs or ())[0]].type
-    given = [tensor for tensor in tensors if tensor.type == output and not (root.buffers or [])[tensor.buffer].data]
-    for other in {TensorType.FLOAT64, TensorType.UINT16} - {*REGISTRATIONS[name].types}:
-        for tensor in given:
-            tensor.type = other
-        with pytest.raises(tflm.TflmError):
-            ready_interpreter(tflm.Model(write_model(root)), delegates=[])

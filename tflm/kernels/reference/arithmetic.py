@@ -35,7 +35,13 @@ from tflm.kernels.support.activation import (
     fused_activation,
     quantized_activation_range,
 )
-from tflm.kernels.support.checks import require_same_type, require_scale, require_symmetric_int16, require_type
+from tflm.kernels.support.checks import (
+    require_same_shape,
+    require_same_type,
+    require_scale,
+    require_symmetric_int16,
+    require_type,
+)
 from tflm.kernels.support.elementwise import MAXIMUM_RANK, RANK_4D, BinaryFunction, bind_binary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
@@ -514,8 +520,7 @@ def _prepare_add_n(context: KernelContext, node: Node) -> None:
     require_same_type(output, first)
     for i in range(1, len(node.inputs)):
         _check_alike(node.input(i), first)
-    if output.dims != first.dims:
-        raise OperatorError(f"has shape {list(output.dims)}, the inputs have {list(first.dims)}", tensor=output.name)
+    require_same_shape(output, first)
     node.op_data = _sum_of_inputs(first, output) if output.type == TensorType.INT8 else float_sum
 
 
@@ -532,9 +537,7 @@ def _requests_add_n(node: Node) -> Iterator[Request]:
 
 def _check_alike(input: TfLiteTensor, first: TfLiteTensor) -> None:
     require_same_type(input, first)
-    if input.dims != first.dims:
-        reason = f"has shape {list(input.dims)}, the first input has {list(first.dims)}; they must be equal"
-        raise OperatorError(reason, tensor=input.name)
+    require_same_shape(input, first)
     if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (first.scale, first.zero_point):
         raise OperatorError("differs from the first input in scale or zero point", tensor=input.name)
 

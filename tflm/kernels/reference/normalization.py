@@ -44,6 +44,7 @@ from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import (
+    require_same_shape,
     require_same_size,
     require_same_type,
     require_scale,
@@ -147,6 +148,7 @@ def _prepare_log(context: KernelContext, node: Node) -> None:
     input, output = _tensors(node, lowest_rank=0)
     require_type(input, *LOG_TYPES)
     require_same_type(output, input)
+    require_same_shape(output, input)
     if input.type == TensorType.INT8:
         require_zero_point(output, 127)
         if output.scale != LOG_OUTPUT_SCALE:
@@ -395,9 +397,7 @@ def _prepare_l2(context: KernelContext, node: Node) -> None:
         raise OperatorError(
             f"has shape {list(input.dims)}, must have 1 to {MAXIMUM_RANK} dimensions", tensor=input.name
         )
-    if output.dims != input.dims:
-        reason = f"has shape {list(output.dims)}, must have the input's {list(input.dims)}"
-        raise OperatorError(reason, tensor=output.name)
+    require_same_shape(output, input)
     if fused_activation(node, L2NormOptions) != ActivationFunctionType.NONE:
         raise OperatorError("has a fused activation function, none is supported")
     node.op_data = input.zero_point

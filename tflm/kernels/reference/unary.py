@@ -27,6 +27,7 @@ from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import nothing, tensors
 from tflm.kernels.support.checks import (
     require_alike,
+    require_same_shape,
     require_scale,
     require_symmetric_int16,
     require_type,
@@ -65,9 +66,7 @@ def _check(node: Node) -> None:
 
 def _require_equal_shapes(node: Node) -> None:
     input, output = unary_tensors(node, *TYPES)
-    if input.dims != output.dims:
-        reason = f"has shape {list(output.dims)}, the input has {list(input.dims)}; they must be equal"
-        raise OperatorError(reason, tensor=output.name)
+    require_same_shape(output, input)
 
 
 def _require_alike(node: Node) -> None:

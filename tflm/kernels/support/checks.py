@@ -78,6 +78,13 @@ def require_same_size(tensor: AnyTensor, other: AnyTensor) -> None:
         raise OperatorError(reason, tensor=tensor.name)
 
 
+def require_same_shape(tensor: AnyTensor, other: AnyTensor) -> None:
+    """Reject two tensors of different shapes."""
+    if tensor.dims != other.dims:
+        reason = f"has shape {list(tensor.dims)}, must be that of {other.name!r}, {list(other.dims)}"
+        raise OperatorError(reason, tensor=tensor.name)
+
+
 def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
     """Reject two tensors of different types, or with different numbers of elements."""
     require_same_type(tensor, other)
