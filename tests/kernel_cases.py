@@ -35,6 +35,7 @@ from tflm.delegates.compiled import (
 )
 from tflm.delegates.compiled.arithmetic import Factors, Terms
 from tflm.delegates.compiled.plain_products import Layer, Windows
+from tflm.delegates.compiled.quotients import Division, Roots
 from tflm.delegates.compiled.recurrent import Cells, Memory
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
 from tflm.kernels.reference.signal.fft import FLOAT32, INT16, INT32, KissFftrConfig
@@ -737,8 +738,15 @@ def _look_up(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"table": array(rng, dtypes["table"], 1 << (16 if dtypes["x"] == "uint16" else 8))}
 
 
-def _look_up_pairs(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"table": array(rng, "uint8", 1 << 16)}
+def _division(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"division": Division(shift=-20, zero_point1=3, zero_point2=-128, zero_point=7, **_requantization(rng))}
+
+
+def _roots(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    limits = {"activation_min": -32768, "activation_max": 32767}
+    shifts = {"left": 0, "right": int(rng.integers(0, 12)), "significand": int(rng.integers(1 << 30, 1 << 31))}
+    x = rng.integers(0, 32768, COUNT).astype(np.int16)
+    return {"x": x, "roots": Roots(size=COUNT, zero_point=0, output_zero_point=-5, **shifts, **limits)}
 
 
 def _turns(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -752,22 +760,29 @@ def _turns(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     }
 
 
-def _output(rng: np.random.Generator) -> dict[str, int]:
-    """Constants of a requantization, and the steps of its two inputs."""
+def _requantization(rng: np.random.Generator) -> dict[str, int]:
+    """A significand, limits of the output, and the steps of two inputs."""
     limits = {"activation_min": -128, "activation_max": int(rng.integers(0, 128))}
-    constants = {"significand": int(rng.integers(1 << 30, 1 << 31)), "addend": 1 << 12, "shift": 13}
-    return {"size": COUNT, "step1": 1, "step2": int(rng.integers(0, 2)), **constants, **limits}
+    significand = int(rng.integers(1 << 30, 1 << 31))
+    return {"size": COUNT, "step1": 1, "step2": int(rng.integers(0, 2)), "significand": significand, **limits}
+
+
+ROUNDING = {"addend": 1 << 12, "shift": 13}
 
 
 def _terms(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     multipliers = {f"significand{i}": int(rng.integers(1 << 30, 1 << 31)) for i in (1, 2)}
     rights = {"right1": 0, "right2": int(rng.integers(0, 4))}
-    return {"terms": Terms(zero_point1=-3, zero_point2=7, left=7, **multipliers, **rights, **_output(rng))}
+    return {
+        "terms": Terms(
+            zero_point1=-3, zero_point2=7, left=7, **multipliers, **rights, **ROUNDING, **_requantization(rng)
+        )
+    }
 
 
 def _factors(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     zero_points = {f"zero_point{i}": int(rng.integers(-128, 128)) if dtypes["x1"] == "int8" else 0 for i in (1, 2)}
-    return {"factors": Factors(**zero_points, **_output(rng))}
+    return {"factors": Factors(**zero_points, **ROUNDING, **_requantization(rng))}
 
 
 def _line(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -804,7 +819,6 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "detection.select_boxes": _boxes,
         "detection.select_boxes_of_classes": _boxes,
         "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
-        "elementwise.look_up_pairs": _look_up_pairs,
         "fourier.irfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=True),
         "fourier.rfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=False),
         "gathering.dequantize_rows": _dequantize_rows,
@@ -826,6 +840,9 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "pooling.root_mean_square": _pooling,
         "products.take_rows": _take_rows,
         "products.refuse_nans": lambda rng, dtypes: {"y": rng.choice(np.array([1, np.nan], np.float32), COUNT)},
+        "quotients.divide_int32": _division,
+        "quotients.divide_int8": _division,
+        "quotients.rsqrt_int16": _roots,
         "recurrent.lstm_step_float32": _lstm,
         "recurrent.filter_over_time": _svdf,
         "recurrent.lstm_step": _lstm,

@@ -30,11 +30,7 @@ from test_real_models import NAMES, recorded
 import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.elementwise import pair_table
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
-from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.reference.arithmetic import Product
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -338,16 +334,6 @@ def test_the_engine_can_be_switched_off() -> None:
     assert delegates(allocated(delegates=())) == [None]
     with mock.patch.dict(os.environ, TFLM_COMPILED="0"):
         assert delegates(allocated()) == [None]
-
-
-def test_equal_functions_of_pairs_share_a_table_while_it_is_used() -> None:
-    int8 = np.dtype(np.int8)
-    output = Requantization(QuantizedMultiplier(1 << 30, 1), OutputStage.whole(0, int8))
-    table = pair_table(Product(3, -4, output), int8, int8, int8)
-    assert pair_table(Product(3, -4, output), int8, int8, int8) is table
-    assert pair_table(Product(3, -5, output), int8, int8, int8) is not table
-    of_5_and_minus_6 = table[5 << 8 | 250]  # (5 - 3) * (-6 + 4)
-    assert of_5_and_minus_6 == -4
 
 
 def test_a_profiler_sees_each_operator_that_the_engine_runs() -> None:

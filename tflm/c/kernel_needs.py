@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tflm.c.binding import BoundModel, BoundOperator, StateAndScratch, step_arrays
-from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, encoded, quotients
+from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, encoded
 from tflm.c.row_copies import BY_ROWS, rows_read
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import (
@@ -17,6 +17,7 @@ from tflm.delegates.compiled import (
     log_softmax,
     movement,
     normalization,
+    quotients,
     recurrent,
     softmax,
     unary,
@@ -32,14 +33,8 @@ IN_ORDER = tuple(
     for kernel in (
         *(arithmetic.combine, arithmetic.combine_linearly, arithmetic.multiply, broadcasts.each_of_steps),
         *(cast.convert, cast.is_not_zero, cast.truncate),
-        *(
-            elementwise.compare_quantized,
-            elementwise.divide_int32,
-            elementwise.each,
-            elementwise.each_within,
-            elementwise.floor_divide,
-        ),
-        *(elementwise.look_up_pairs, elementwise.prelu_quantized),
+        *(elementwise.compare_quantized, elementwise.each, elementwise.each_within, elementwise.floor_divide),
+        elementwise.prelu_quantized,
         *(log_softmax.log_softmax_float32, log_softmax.log_softmax_int8),
         *(normalization.normalize_float32, normalization.normalize_int8),
         *(quotients.divide_int32, quotients.divide_int8, quotients.rsqrt_int16),

@@ -20,7 +20,6 @@ from tflm.delegates.compiled.elementwise import Function, spread_operands
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import WorkArray
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.arithmetic import Product, SquaredDifference, Sum
 from tflm.kernels.support.elementwise import broadcast_operands
 
 Array = npt.NDArray[Any]
@@ -148,35 +147,31 @@ def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind an element-wise operator of two inputs, or SELECT_V2."""
-    op = node.op_data
+    takes_single = elementwise.takes_single(node)
 
-    def bind_quantized(operands: Sequence[Array]) -> Sequence[Step] | None:
+    def bind_whole(operands: Sequence[Array]) -> Sequence[Step]:
         x1, x2, y = operands
-        is_spread = len({operand.size for operand in operands}) > 1
-        if is_spread and arithmetic.line_of(op, y.dtype) is not None:
-            return None
-        return [arithmetic.step_of(node.operator, op, x1, x2, y)]
+        return [elementwise.step_of_pairs(node, x1, x2, y)]
 
     def bind_rows(operands: Sequence[Array]) -> Sequence[Step] | None:
         *inputs, y = operands
         steps = [int(x.size == y.size) for x in inputs]
+        if takes_single:
+            is_linear = arithmetic.line_of(node.op_data, y.dtype) is not None
+            return bind_whole(operands) if all(steps) or not is_linear else None
         if node.operator == "SELECT_V2":
             if all(steps):
                 return [elementwise.step_of_select(node, *operands)]
             named = dict(zip(("condition", "x1", "x2", "step", "step1", "step2"), (*inputs, *steps)))
             return [select_of_steps.step(**named, y=y, count=y.size)]
-        whole = [x if step else np.broadcast_to(x, y.shape) for x, step in zip(inputs, steps)]
-        step = elementwise.step_of_pairs(node, whole[0], whole[1], y)
         if all(steps):
-            return [step]
+            return bind_whole(operands)
+        whole = [x if step else np.broadcast_to(x, y.shape) for x, step in zip(inputs, steps)]
+        (step,) = bind_whole([*whole, y])
         if step.kernel.function is not elementwise.each.function:
             return None
         named = dict(zip(("x1", "x2", "step1", "step2"), (*inputs, *steps)))
         return [each_of_steps.step(function=step.kernel.constants["function"], **named, y=y, count=y.size)]
 
-    with without_tiles():
-        if isinstance(op, (Sum, SquaredDifference, Product)):
-            return broadcast(
-                node, 2, bind_quantized, bind_whole=lambda operands: [arithmetic.step_of(node.operator, op, *operands)]
-            )
-        return broadcast(node, 3 if node.operator == "SELECT_V2" else 2, bind_rows)
+    count = 3 if node.operator == "SELECT_V2" else 2
+    return broadcast(node, count, bind_rows, bind_whole=bind_whole if takes_single else None)

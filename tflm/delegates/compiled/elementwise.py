@@ -1,14 +1,13 @@
 """Element-wise functions of inputs that broadcast.
 
-Most functions of 8-bit inputs are looked up in a table of all pairs, except in plain kernels. Others are computed
-(`arithmetic`): an input that broadcasts is first copied to the size of the output.
+An input that broadcasts is first copied to the size of the output. `arithmetic` and `quotients` have sums, products and
+quotients of quantized numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +25,9 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
-from tflm.compiler.processor import uses_tiles
-from tflm.delegates.compiled import arithmetic
+from tflm.delegates.compiled import arithmetic, quotients
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64
+from tflm.delegates.compiled.casts import as_float64, as_int32
 from tflm.delegates.compiled.fixed_point import (
     Multiplier,
     Stage,
@@ -45,7 +43,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.activations import Prelu
 from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, QuantizedSum, Quotient, SquaredDifference, Sum
 from tflm.kernels.reference.comparisons import LEFT_SHIFT, Comparison, QuantizedNumber
-from tflm.kernels.support.elementwise import BinaryFunction, Copy, broadcast_operands
+from tflm.kernels.support.elementwise import Copy, broadcast_operands
 
 # --- Numbers -----------------------------------------------------------------------------------------------------
 
@@ -113,20 +111,6 @@ def each_within(function: Function, x1: Elements, x2: Elements, y: Elements, lim
 
 
 @kernel
-def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) -> int:
-    """Divide, truncating towards zero. A quotient in float64 is integral only if that of two int32 is."""
-    zeros = 0
-    for i in range(count):
-        zeros += x2[i] == 0
-    if zeros:
-        return REFUSED
-    activation_min, activation_max = as_float64(limits[0]), as_float64(limits[1])
-    for i in range(count):
-        y[i] = as_int64(clamped(as_float64(x1[i]) / as_float64(x2[i]), activation_min, activation_max))
-    return DONE
-
-
-@kernel
 def floor_divide(x1: Float32s, x2: Float32s, y: Float32s, count: int) -> int:
     """Divide in float64, rounding down."""
     zeros = 0
@@ -164,14 +148,6 @@ def requantize_sums(sums: Int32s, y: Int8s, count: int, multiplier: Multiplier, 
     """Set y to requantized sums."""
     for i in range(count):
         y[i] = clamped(scaled(sums[i], multiplier) + stage.zero_point, stage.activation_min, stage.activation_max)
-    return DONE
-
-
-@kernel
-def look_up_pairs(x1: UInt8s, x2: UInt8s, table: UInt8s, y: UInt8s, count: int) -> int:
-    """Look up pairs in a table with 256 elements for each value of x1."""
-    for i in range(count):
-        y[i] = table[x1[i] << 8 | x2[i]]
     return DONE
 
 
@@ -271,19 +247,24 @@ def _spread(
     return full.reshape(-1), [(full, view)]
 
 
+def takes_single(node: Node) -> bool:
+    """Whether the kernel of two inputs also takes an input of one element, without a copy."""
+    return isinstance(node.op_data, (Sum, SquaredDifference, Product, Quotient)) or _divides_int32(node)
+
+
+def _divides_int32(node: Node) -> bool:
+    return node.operator == "DIV" and node.eval_output(0).elements.dtype == np.int32
+
+
 def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
-    """The step of two inputs, all arrays flat and of one size."""
+    """The step of two inputs, all arrays flat and of one size, but for those that `takes_single` allows."""
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
     if isinstance(op, (Sum, SquaredDifference, Product)):
         return arithmetic.step_of(node.operator, op, x1, x2, y)
-    if x1.itemsize == x2.itemsize == y.itemsize == 1 and (uses_tiles() or isinstance(op, Quotient)):
-        pairs = {name: array.view(np.uint8) for name, array in (("x1", x1), ("x2", x2), ("y", y))}
-        table = pair_table(op, x1.dtype, x2.dtype, y.dtype).view(np.uint8)
-        return look_up_pairs.step(**pairs, table=table, count=y.size)
+    if isinstance(op, Quotient) or _divides_int32(node):
+        return quotients.step_of_quotient(op, x1, x2, y)
     if isinstance(op, Clamped):
         limits = np.array([op.minimum, op.maximum], y.dtype)
-        if node.operator == "DIV" and y.dtype == np.int32:
-            return divide_int32.step(**arrays, limits=limits)
         return each_within.step(function=node.operator, **arrays, limits=limits)
     if isinstance(op, Prelu):
         zero_points = {"zero_point1": op.input_zero_point, "zero_point2": op.alpha_zero_point}
@@ -319,27 +300,6 @@ def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
     """The step of SELECT_V2, all arrays flat and of one size."""
     condition, x1, x2, y = operands
     return select.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
-
-
-_pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
-
-
-def pair_table(function: BinaryFunction, *dtypes: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a table of a function for all pairs of 8-bit inputs; x1 is in the upper bits of the index.
-
-    Equal functions share one table of 64 KiB while it is in use.
-
-    Args:
-        dtypes: types of x1, x2 and the output.
-    """
-    table = _pair_tables.get((function, dtypes))
-    if table is None:
-        x1, x2 = (np.arange(256, dtype=np.uint8).view(dtype) for dtype in dtypes[:2])
-        table = np.empty(1 << 16, dtypes[2])
-        table.reshape(256, 256)[...] = function(x1[:, np.newaxis], x2)
-        table.flags.writeable = False
-        _pair_tables[function, dtypes] = table
-    return table
 
 
 def _numbers(*numbers: Addend | QuantizedNumber) -> dict[str, int | Multiplier]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import uses_tiles
+from tflm.delegates.compiled import quotients
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
 from tflm.delegates.compiled.fixed_point import (
@@ -278,7 +279,7 @@ def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
             multiplier=multiplier_of(multiplier),
             stage=stage_of(op.output),
         )
-    return None
+    return quotients.step_of_roots(op, arrays["x"], arrays["y"]) if isinstance(op, Rsqrt) else None
 
 
 ONE = QuantizedMultiplier(1 << 30, 1)

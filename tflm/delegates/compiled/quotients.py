@@ -1,17 +1,13 @@
-"""DIV of integers and RSQRT of int16 on small processors: without floats and without tables of all results."""
+"""DIV of integers and RSQRT of int16, without floats and without tables of all results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import broadcasts
-from tflm.c.kernels.broadcasts import broadcast
-from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int64
@@ -24,7 +20,6 @@ from tflm.delegates.compiled.fixed_point import (
     wrapped,
 )
 from tflm.kernels.arithmetic.fixed_point import reciprocal
-from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import Clamped, Quotient
 from tflm.kernels.reference.unary import RSQRT_SHIFT, Rsqrt
 
@@ -107,34 +102,23 @@ def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
     return DONE
 
 
-def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
-    """Bind DIV."""
-    op, dtype = node.op_data, node.eval_output(0).elements.dtype
-    if isinstance(op, Clamped) and dtype == np.int32:
-        kernel, constants = (
-            divide_int32,
-            {**NO_QUANTIZATION, "activation_min": int(op.minimum), "activation_max": int(op.maximum)},
-        )
-    elif isinstance(op, Quotient) and dtype == np.int8:
-        kernel = divide_int8
-        constants = {
-            "zero_point1": op.zero_point1,
-            "zero_point2": op.zero_point2,
-            "zero_point": op.output.zero_point,
-            "significand": op.significand,
-            "shift": op.shift,
-            "activation_min": op.output.minimum,
-            "activation_max": op.output.maximum,
-        }
-    else:
-        return broadcasts.bind(context, node)
-
-    def bind_rows(operands: Sequence[npt.NDArray[Any]]) -> list[Step]:
-        x1, x2, y = operands
-        steps = {"size": y.size, "step1": int(x1.size > 1), "step2": int(x2.size > 1)}
-        return [kernel.step(x1=x1, x2=x2, y=y, division=Division(**steps, **constants))]
-
-    return broadcast(node, 2, bind_rows, bind_whole=bind_rows)
+def step_of_quotient(op: Quotient | Clamped, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
+    """Return the step of flat arrays of int8 or int32; an input may have a single element."""
+    steps = {"size": y.size, "step1": int(x1.size > 1), "step2": int(x2.size > 1)}
+    if isinstance(op, Clamped):
+        limits = {"activation_min": int(op.minimum), "activation_max": int(op.maximum)}
+        return divide_int32.step(x1=x1, x2=x2, y=y, division=Division(**steps, **NO_QUANTIZATION, **limits))
+    division = Division(
+        **steps,
+        zero_point1=op.zero_point1,
+        zero_point2=op.zero_point2,
+        zero_point=op.output.zero_point,
+        significand=op.significand,
+        shift=op.shift,
+        activation_min=op.output.minimum,
+        activation_max=op.output.maximum,
+    )
+    return divide_int8.step(x1=x1, x2=x2, y=y, division=division)
 
 
 NO_QUANTIZATION = dict.fromkeys(("zero_point1", "zero_point2", "zero_point", "significand", "shift"), 0)
@@ -196,12 +180,11 @@ def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
     return DONE
 
 
-def bind_rsqrt(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind RSQRT of int16."""
-    op, x, y = node.op_data, node.eval_input(0).elements, node.eval_output(0).elements
-    if not isinstance(op, Rsqrt) or x.dtype != np.int16 or op.shift - RSQRT_SHIFT > 31:
-        return None
+def step_of_roots(op: Rsqrt, x: npt.NDArray[np.int16], y: npt.NDArray[np.int16]) -> Step | None:
+    """Return the step of RSQRT; None if its multiplier is too large."""
     shift = op.shift - RSQRT_SHIFT
+    if shift > 31:
+        return None
     roots = Roots(
         x.size,
         op.input_zero_point,
@@ -212,4 +195,4 @@ def bind_rsqrt(context: KernelContext, node: Node, part: Part | None = None) -> 
         activation_min=op.output.minimum,
         activation_max=op.output.maximum,
     )
-    return [rsqrt_int16.step(x=x.reshape(-1), y=y.reshape(-1), roots=roots)]
+    return rsqrt_int16.step(x=x.reshape(-1), y=y.reshape(-1), roots=roots)
