@@ -6,6 +6,7 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,10 +167,9 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     recurrent.svdf_integers: [*map(_same("newest", "weights", "state"), ("int8", "int16"))],
     reduction.sum_integers: [*map(_same("x", "y"), ("int8", "int16"))],
-    reduction.bring_axes_first: [*map(_same("x", "y"), ("int8", "int16", "float32"))],
-    reduction.extreme: [
-        {"better": better, **_same("x", "y", "start")(dtype)}
-        for better, dtype in (("greater", "int8"), ("less", "int16"), ("greater", "float32"))
+    reduction.combine: [
+        {"combination": kind, "result": kind, **_same("x", "y", "ends")(dtype)}
+        for kind, dtype in (("greater", "int8"), ("less", "float32"), ("sum", "float32"), ("all", "uint8"))
     ],
     reduction.index_of_extreme: [
         {"better": better, "x": dtype} for better, dtype in (("less", "int8"), ("greater", "float32"))
@@ -404,11 +404,14 @@ def _cumulation(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     }
 
 
-def _axes_first(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    sizes = {"along": 8, "inner": 3, "axis_count": 2, "rank": 3}
-    axes = np.array([[0, 2], [-1, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)
-    work = {"is_axis": np.zeros(3, np.uint8)}
-    return {"x": array(rng, dtypes["x"], 24), "axes": axes, "dims": np.array([2, 3, 4], np.int32), **work, **sizes}
+def _reduction(rng: np.random.Generator, dtypes: dict[str, str], *, axis_count: int = 2) -> Values:
+    """Two axes with 8 positions, sometimes others, or one outside; or a single axis with 2."""
+    along = [2, 8][axis_count - 1]
+    axes = np.array([[0, 2], [-3, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)[:axis_count]
+    sizes = reduction.Strided(rank=3, axis_count=axis_count, along=along, outputs=24 // along)
+    values: Values = {"x": array(rng, dtypes["x"], 24), "y": array(rng, dtypes["y"], 24 // along)}
+    ends = {"ends": np.array([1, 3], dtypes["ends"])} if "ends" in dtypes else {}
+    return values | {"axes": axes, "dims": np.array([2, 3, 4], np.int32), "sizes": sizes} | ends
 
 
 _DIMS, _STEPS = (2, 3, 4), (12, 4, 1)
@@ -647,15 +650,6 @@ def _svdf(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return values | sizes
 
 
-def _reduction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    outer, along, inner = 2, 3, 4
-    values: Values = {"outer": outer, "along": along, "inner": inner, "x": array(rng, dtypes["x"], 24)}
-    values["y"] = array(rng, dtypes["y"], 8)
-    if "sums" in dtypes:
-        values["sums"] = array(rng, dtypes["sums"], inner)
-    return values
-
-
 def _samples(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"frames": 3, "length": 5, "shift": int(rng.integers(0, 15)), "weights": array(rng, "int16", 5)}
 
@@ -848,11 +842,8 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "recurrent.lstm_step": _lstm,
         "recurrent.svdf_float32": _svdf,
         "recurrent.svdf_integers": _svdf,
-        "reduction.bring_axes_first": _axes_first,
-        "reduction.conjunction": _reduction,
-        "reduction.extreme": _reduction,
-        "reduction.index_of_extreme": _reduction,
-        "reduction.sum_floats": _reduction,
+        "reduction.combine": _reduction,
+        "reduction.index_of_extreme": partial(_reduction, axis_count=1),
         "reduction.sum_integers": _reduction,
         "signal.automatic_gain": _gain,
         "signal.delay": _delay,

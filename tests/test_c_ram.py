@@ -20,7 +20,15 @@ from tflm.c.binding import StateAndScratch, bind_model
 from tflm.c.row_binding import bind_small
 from tflm.c.source import written
 from tflm.errors import ArgumentError
-from tflm.schema import AddOptions, BuiltinOperator, FullyConnectedOptions, Padding, TensorType, TransposeOptions
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    FullyConnectedOptions,
+    Padding,
+    ReducerOptions,
+    TensorType,
+    TransposeOptions,
+)
 from tflm.targets import CORTEX_M, align_up
 
 
@@ -62,6 +70,29 @@ def test_single_operators_take_at_most_what_tflm_takes(operator: str) -> None:
 def test_floats_are_added_in_their_sum() -> None:
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize("axes", [(1, 2), (1, 3), (2,)])
+@pytest.mark.parametrize(
+    ("operator", "type"),
+    [("MEAN", TensorType.FLOAT32), ("SUM", TensorType.INT8), ("REDUCE_MAX", TensorType.INT8)],
+)
+def test_reductions_need_no_copy_of_their_input(
+    operator: str, type: TensorType, axes: tuple[int, ...], is_constant: bool
+) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    quantization = None if type == TensorType.FLOAT32 else tflm.quantized(0.1, 3)
+    x = main.input("x", (1, 5, 6, 40), type, quantization)
+    numbers = np.array(axes, np.int32)
+    axis = main.constant("axis", numbers) if is_constant else main.input("axis", numbers.shape, TensorType.INT32)
+    shape = tuple(1 if d in axes else size for d, size in enumerate((1, 5, 6, 40)))
+    y = main.tensor("y", shape, type, quantization)
+    main.operator(BuiltinOperator[operator], [x, axis], [y], ReducerOptions(keep_dims=True))
+    main.output(y)
+    model = tflm.Model(builder.build())
+    assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
     terms = [main.input(f"x{i}", (5, 6), TensorType.FLOAT32) for i in range(3)]
     y = main.tensor("y", (5, 6), TensorType.FLOAT32)
     main.operator(BuiltinOperator.ADD_N, terms, [y])

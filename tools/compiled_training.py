@@ -23,6 +23,7 @@ from tflm.schema import (
     PadOptions,
     Pool2DOptions,
     QuantizationParameters,
+    ReducerOptions,
     SoftmaxOptions,
     TensorType,
 )
@@ -213,6 +214,18 @@ def _pad(layer: Layer) -> int:
     return y
 
 
+def _reduction(layer: Layer) -> int:
+    """MEAN or another reduction, along axes that are adjacent or not."""
+    draw = layer.draw
+    shape = (draw.choice([1, 1, 3]), draw.randint(1, 12), draw.randint(1, 12), draw.choice(CHANNELS))
+    axes = draw.choice([(1, 2), (1, 2), (1,), (2,), (3,), (1, 3), (0, 2)])
+    x = layer.input("x", shape, 0.1, 3)
+    numbers = layer.graph.constant(f"axes_{layer.place}", np.array(axes, np.int32))
+    y = layer.output(tuple(1 if d in axes else size for d, size in enumerate(shape)), 0.1, 3)
+    layer.graph.operator(layer.operator, [x, numbers], [y], ReducerOptions(keep_dims=True))
+    return y
+
+
 def _changed(layer: Layer) -> int:
     """LEAKY_RELU or LOGISTIC."""
     draw = layer.draw
@@ -239,6 +252,10 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("MUL", TensorType.INT8, _element_wise, FEW),
     ("SOFTMAX", TensorType.INT8, _softmax, FEW),
     ("PAD", TensorType.INT8, _pad, FEW),
+    ("MEAN", TensorType.INT8, _reduction, FEW),
+    ("MEAN", TensorType.FLOAT32, _reduction, FEW),
+    ("SUM", TensorType.INT16, _reduction, FEW),
+    ("REDUCE_MAX", TensorType.INT8, _reduction, FEW),
     ("LEAKY_RELU", TensorType.INT8, _changed, FEW),
     ("LEAKY_RELU", TensorType.INT16, _changed, FEW),
     ("LOGISTIC", TensorType.INT8, _changed, FEW),

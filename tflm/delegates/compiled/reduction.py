@@ -1,251 +1,279 @@
-"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL; ARG_MAX and ARG_MIN: reductions along axes.
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL; ARG_MAX and ARG_MIN: reductions along any axes.
 
-A tensor is (outer, along, inner): the dimensions before the axes, the axes, and the dimensions after them. If the axes
-are not adjacent, or can change from invoke to invoke, it is transposed first.
+A kernel computes one output at a time, in the order of the elements, without scratch memory. It reads the axes when it
+runs, because they can change from invoke to invoke.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, UInt8s, kernel
-from tflm.delegates.compiled.casts import as_int64
+from tflm.compiler.language import DONE, REFUSED, Elements, Int32s, Step, inlined, kernel
+from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, multiplier_of, scaled, wrapped
-from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.reduce import Rescaling, check_dimension, check_output, lowest_and_highest, resolved_axes
+from tflm.kernels.support.elementwise import as_numbers
+
+NARROW_INTEGERS = True
 
 COMPARISONS: dict[str, Callable[..., Any]] = {"greater": lambda a, b: a > b, "less": lambda a, b: a < b}
 Comparison = Annotated[Callable[..., Any], COMPARISONS]
 
 
-@kernel
-def bring_axes_first(
+class Strided(NamedTuple):
+    """Sizes of a reduction along any axes.
+
+    Attributes:
+        rank: number of dimensions.
+        axis_count: number of axes; some may be the same.
+        along: product of the sizes of all axes.
+        outputs: number of outputs.
+    """
+
+    rank: int
+    axis_count: int
+    along: int
+    outputs: int
+
+
+MAX_RANK = 30
+"""Maximum rank: a kernel has a bit for each dimension."""
+
+
+@inlined
+def set_of_axes(axes: Int32s, axis_count: int, dims: Int32s, rank: int, along: int) -> int:
+    """Return a bit for each dimension that is an axis; -1 if an axis is out of range, or their sizes do not match."""
+    found = 0
+    for k in range(axis_count):
+        axis = axes[k] + rank if axes[k] < 0 else axes[k]
+        found = -1 if found < 0 or axis < 0 or axis >= rank else found | (1 << axis)
+    product = 1
+    for d in range(rank):
+        product *= dims[d] if (found >> d) & 1 else 1
+    return found if product == along else -1
+
+
+@inlined
+def innermost(dimensions: int, dims: Int32s, rank: int) -> tuple[Any, Any]:
+    """Return the size and the step of the innermost of some dimensions."""
+    size, step, step_of_d = 0, 1, 1
+    for d in range(rank - 1, -1, -1):
+        if size == 0 and (dimensions >> d) & 1:
+            size, step = dims[d], step_of_d
+        step_of_d *= dims[d]
+    return max(size, 1), step
+
+
+@inlined
+def offset_of(number: int, dimensions: int, dims: Int32s, rank: int) -> int:
+    """Return the offset of the element with this number along some dimensions."""
+    offset, step, rest = 0, 1, number
+    for d in range(rank - 1, -1, -1):
+        if (dimensions >> d) & 1:
+            offset += rest % dims[d] * step
+            rest //= dims[d]
+        step *= dims[d]
+    return offset
+
+
+COMBINATIONS: dict[str, Callable[..., Any]] = {
+    "sum": lambda total, x: total + x,
+    "greater": lambda best, x: x if x > best else best,
+    "less": lambda best, x: x if x < best else best,
+    "all": lambda all, x: all & x,
+}
+"""Combines the result so far with an element. A NaN is neither greater nor less."""
+
+RESULTS: dict[str, Callable[..., Any]] = {
+    "sum": lambda total, divisor: total / divisor,
+    **dict.fromkeys(("greater", "less", "all"), lambda best, divisor: best),
+}
+"""Computes the output from the last result and the divisor."""
+
+Combination = Annotated[Callable[..., Any], COMBINATIONS]
+Result = Annotated[Callable[..., Any], RESULTS]
+
+
+@inlined
+def combined_along(
+    combination: Any,
     x: Elements,
-    y: Elements,
-    axes: Int32s,
+    first: int,
+    start: Any,
+    axes: int,
+    size: int,
+    step: int,
     dims: Int32s,
-    is_axis: UInt8s,
-    axis_count: int,
     rank: int,
     along: int,
-    inner: int,
-) -> int:
-    """Transpose x to (along, inner), where `along` is the product of the sizes of all axes.
+) -> Any:
+    """Return the elements along a set of axes, the innermost of which has this size and step, combined in their
+    order."""
+    total = start
+    for j in range(0, along, size):
+        place = first + (offset_of(j, axes, dims, rank) if j > 0 else 0)
+        for _i in range(size):
+            total = combination(total, x[place])
+            place += step
+    return total
 
-    Args:
-        is_axis: scratch memory: a flag for each dimension, so that repeated axes count once.
-    """
-    for d in range(rank):
-        is_axis[d] = 0
-    for k in range(axis_count):
-        if axes[k] < -rank or axes[k] >= rank:
-            return REFUSED
-        is_axis[axes[k] + rank if axes[k] < 0 else axes[k]] = 1
-    reduced = as_int64(1)
-    for d in range(rank):
-        if is_axis[d]:
-            reduced *= dims[d]
-    if reduced != along:
-        return REFUSED
-    for i in range(along * inner):
-        rest, row, column, row_step, column_step = i, 0, 0, 1, 1
-        for d in range(rank - 1, -1, -1):
-            place = rest % dims[d]
-            rest //= dims[d]
-            if is_axis[d]:
-                row += place * row_step
-                row_step *= dims[d]
-            else:
-                column += place * column_step
-                column_step *= dims[d]
-        y[row * inner + column] = x[i]
-    return DONE
+
+@inlined
+def wrapped_sum(total: Any, x: Any) -> Any:
+    """Add, wrapping to 32 bits as TFLM does."""
+    return as_int32(total + x)
 
 
 @kernel
 def sum_integers(
     x: Elements,
     y: Elements,
-    sums: Int32s,
-    outer: int,
-    along: int,
-    inner: int,
+    axes: Int32s,
+    dims: Int32s,
+    sizes: Strided,
     zero_points: int,
     multiplier: Multiplier,
     stage: Stage,
 ) -> int:
     """Sum up integers without the zero points of the terms, and requantize. Sums wrap to 32 bits, as in TFLM."""
-    for i in range(outer):
-        for k in range(inner):
-            sums[k] = 0
-        for j in range(along):
-            first = (i * along + j) * inner
-            for k in range(inner):
-                sums[k] += x[first + k]
-        for k in range(inner):
-            value = scaled(as_int64(sums[k]) - zero_points, multiplier)
-            y[i * inner + k] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
+    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
+    if found < 0:
+        return REFUSED
+    size, step = innermost(found, dims, sizes.rank)
+    row, row_step = innermost(~found, dims, sizes.rank)
+    for k in range(0, sizes.outputs, row):
+        first = offset_of(k, ~found, dims, sizes.rank)
+        for i in range(row):
+            total = combined_along(wrapped_sum, x, first, as_int32(0), found, size, step, dims, sizes.rank, sizes.along)
+            value = scaled(as_int64(total) - zero_points, multiplier)
+            y[k + i] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
+            first += row_step
     return DONE
 
 
 @kernel
-def sum_floats(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int, inner: int, divisor: Float32s) -> int:
-    """Sum up floats in the order of the elements, and divide."""
-    count = divisor[0]
-    for i in range(outer):
-        for k in range(inner):
-            sums[k] = 0
-        for j in range(along):
-            first = (i * along + j) * inner
-            for k in range(inner):
-                sums[k] += x[first + k]
-        for k in range(inner):
-            y[i * inner + k] = sums[k] / count
+def combine(
+    combination: Combination,
+    result: Result,
+    x: Elements,
+    y: Elements,
+    ends: Elements,
+    axes: Int32s,
+    dims: Int32s,
+    sizes: Strided,
+) -> int:
+    """Combine elements, beginning with the first of `ends`; the second is the divisor."""
+    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
+    if found < 0:
+        return REFUSED
+    size, step = innermost(found, dims, sizes.rank)
+    row, row_step = innermost(~found, dims, sizes.rank)
+    for k in range(0, sizes.outputs, row):
+        first = offset_of(k, ~found, dims, sizes.rank)
+        for i in range(row):
+            last = combined_along(combination, x, first, ends[0], found, size, step, dims, sizes.rank, sizes.along)
+            y[k + i] = result(last, ends[1])
+            first += row_step
     return DONE
 
 
 @kernel
-def extreme(better: Comparison, x: Elements, y: Elements, start: Elements, outer: int, along: int, inner: int) -> int:
-    """Find the best elements; `start` if none is better. A NaN is never better."""
-    for i in range(outer):
-        for k in range(inner):
-            y[i * inner + k] = start[0]
-        for j in range(along):
-            first = (i * along + j) * inner
-            for k in range(inner):
-                value = y[i * inner + k]
-                y[i * inner + k] = x[first + k] if better(x[first + k], value) else value
+def index_of_extreme(better: Comparison, x: Elements, y: Int32s, axes: Int32s, dims: Int32s, sizes: Strided) -> int:
+    """Find the index of the first of the best elements along one axis."""
+    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
+    if found < 0:
+        return REFUSED
+    size, step = innermost(found, dims, sizes.rank)
+    row, row_step = innermost(~found, dims, sizes.rank)
+    for k in range(0, sizes.outputs, row):
+        first = offset_of(k, ~found, dims, sizes.rank)
+        for i in range(row):
+            place, index = first, 0
+            best = x[place]
+            for j in range(1, size):
+                place += step
+                if better(x[place], best):
+                    best, index = x[place], j
+            y[k + i] = index
+            first += row_step
     return DONE
 
 
-@kernel
-def conjunction(x: UInt8s, y: UInt8s, outer: int, along: int, inner: int) -> int:
-    """Compute the conjunction of the lowest bits of bools."""
-    for i in range(outer):
-        for k in range(inner):
-            y[i * inner + k] = 1
-        for j in range(along):
-            first = (i * along + j) * inner
-            for k in range(inner):
-                y[i * inner + k] &= x[first + k]
-    return DONE
+def _strided(shape: Sequence[int], axes: npt.NDArray[np.int32], outputs: int) -> dict[str, Any] | None:
+    """Return the arguments for a reduction along any axes; None for too many dimensions."""
+    sizes = Strided(len(shape), axes.size if shape else 0, math.prod(shape) // outputs, outputs)
+    return None if len(shape) > MAX_RANK else {"axes": axes, "dims": np.array(shape, np.int32), "sizes": sizes}
 
 
-@kernel
-def index_of_extreme(better: Comparison, x: Elements, y: Int32s, outer: int, along: int, inner: int) -> int:
-    """Find the index of the first of the best elements."""
-    for i in range(outer):
-        for k in range(inner):
-            first, index = i * along * inner + k, 0
-            best = x[first]
-            for j in range(1, along):
-                if better(x[first + j * inner], best):
-                    best, index = x[first + j * inner], j
-            y[i * inner + k] = index
-    return DONE
+def _merged(shape: Sequence[int], axes: Collection[int]) -> tuple[list[int], npt.NDArray[np.int32]]:
+    """Return the shape with adjacent axes as one dimension, and other adjacent dimensions as one; and its axes."""
+    dimensions = (d for d, size in enumerate(shape) if size != 1)
+    groups = [(is_axis, [*group]) for is_axis, group in itertools.groupby(dimensions, lambda d: d in axes)]
+    found = [i for i, (is_axis, _) in enumerate(groups) if is_axis]
+    return [math.prod(shape[d] for d in group) for _, group in groups], np.array(found, np.int32)
 
 
-def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[str, int]) -> Step:
-    divisor = sizes["along"] if node.operator == "MEAN" else 1
-    if x.dtype == np.float32:
-        sums = work_array(sizes["inner"], np.float32)
-        return sum_floats.step(x=x, y=y, sums=sums, divisor=np.array([divisor], np.float32), **sizes)
-    op: Rescaling = node.op_data
-    activation_min, activation_max = lowest_and_highest(y.dtype)
-    return sum_integers.step(
-        x=x,
-        y=y,
-        sums=work_array(sizes["inner"], np.int32),
-        zero_points=sizes["along"] * op.input_zero_point,
-        multiplier=multiplier_of(op.multiplier(divisor)),
-        zero_point=op.output_zero_point,
-        activation_min=activation_min,
-        activation_max=activation_max,
-        **sizes,
-    )
+COMBINATION_OF = {"MEAN": "sum", "SUM": "sum", "REDUCE_MAX": "greater", "REDUCE_MIN": "less", "REDUCE_ALL": "all"}
+"""The combination of elements, by operator."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
-    x, y = input.elements, output.elements.reshape(-1)
+    x, y = as_numbers(input.elements), as_numbers(output.elements.reshape(-1))
     if not x.size or not y.size or x.size % y.size:
         return None
+    shape: Sequence[int] = x.shape
+    axes = axis.elements.reshape(-1)
     if axis.is_constant:
-        axes = resolved_axes(axis.elements, input)
+        resolved = resolved_axes(axes, input)
         try:
-            check_output(axes, input, output)
+            check_output(resolved, input, output)
         except OperatorError:
             return None  # numpy rejects it when it runs
-        transpose, x, sizes = _with_adjacent_axes(x, axes)
-    else:
-        transpose, x, sizes = _with_axes_first(x, axis.elements.reshape(-1), y.size)
-    if transpose is None:
+        shape, axes = _merged(shape, resolved)
+    strided = _strided(shape, axes, y.size)
+    if strided is None:
         return None
-    if node.operator in ("MEAN", "SUM"):
-        return [*transpose, _bind_sum(node, x, y, sizes)]
-    if node.operator == "REDUCE_ALL":
-        return [*transpose, conjunction.step(x=x.view(np.uint8), y=y.view(np.uint8), **sizes)]
+    along, kind = x.size // y.size, COMBINATION_OF[node.operator]
+    divisor = along if node.operator == "MEAN" else 1
+    if kind == "sum" and x.dtype != np.float32:
+        return [sum_integers.step(x=x, y=y, **strided, **_scaling(node.op_data, y.dtype, along, divisor))]
     lowest, highest = lowest_and_highest(x.dtype)
-    better, start = ("greater", lowest) if node.operator == "REDUCE_MAX" else ("less", highest)
-    return [*transpose, extreme.step(better=better, x=x, y=y, start=np.array([start], None), **sizes)]
+    start = {"sum": 0, "greater": lowest, "less": highest, "all": 1}[kind]
+    ends = np.array([start, divisor], x.dtype)
+    return [combine.step(combination=kind, result=kind, x=x, y=y, ends=ends, **strided)]
 
 
-def _with_adjacent_axes(
-    x: npt.NDArray[Any], axes: Sequence[int]
-) -> tuple[list[Step] | None, npt.NDArray[Any], dict[str, int]]:
-    """Return the steps that transpose the tensor if necessary, the transposed tensor, and its sizes."""
-    first, last = (axes[0], axes[-1] + 1) if axes else (0, 0)
-    if list(axes) == list(range(first, last)):
-        outer, along, inner = (math.prod(part) for part in (x.shape[:first], x.shape[first:last], x.shape[last:]))
-        return [], x, {"outer": outer, "along": along, "inner": inner}
-    source = x.transpose([*axes, *(i for i in range(x.ndim) if i not in axes)])
-    transposed = work_array(source.shape, x.dtype)
-    along = math.prod(source.shape[: len(axes)])
-    return copy_steps([(transposed, source)]), transposed, {"outer": 1, "along": along, "inner": x.size // along}
-
-
-def _with_axes_first(
-    x: npt.NDArray[Any], axes: npt.NDArray[np.int32], inner: int
-) -> tuple[list[Step], npt.NDArray[Any], dict[str, int]]:
-    """Return the same for axes that can change between invokes, and an output of `inner` elements."""
-    plain = x if x.dtype == np.float32 else x.view(f"i{x.itemsize}")
-    first = work_array(x.size, plain.dtype)
-    sizes = {"along": x.size // inner, "inner": inner}
-    axis_count = axes.size if x.ndim else 0
-    step = bring_axes_first.step(
-        x=plain,
-        y=first,
-        axes=axes,
-        dims=np.array(x.shape, np.int32),
-        is_axis=work_array(x.ndim, np.uint8),
-        axis_count=axis_count,
-        rank=x.ndim,
-        **sizes,
-    )
-    return [step], first.view(x.dtype), {"outer": 1, **sizes}
+def _scaling(op: Rescaling, dtype: np.dtype[Any], along: int, divisor: int) -> dict[str, Any]:
+    """Return the arguments that requantize the sum of `along` elements, divided by the divisor."""
+    return {
+        "zero_points": along * op.input_zero_point,
+        "multiplier": multiplier_of(op.multiplier(divisor)),
+        "stage": Stage(op.output_zero_point, *lowest_and_highest(dtype)),
+    }
 
 
 def _bind_index(context: KernelContext, node: Node) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
-    x, y, better = input.elements, output.elements, "greater" if node.operator == "ARG_MAX" else "less"
-    transpose: list[Step] = []
+    x, y, better = input.elements, output.elements.reshape(-1), "greater" if node.operator == "ARG_MAX" else "less"
+    shape: Sequence[int] = x.shape
+    axes = axis.elements.reshape(-1)[:1]
     if axis.is_constant:
-        sizes = dict(zip(("outer", "along", "inner"), check_dimension(input, output, axis.elements)))
-    elif x.size and y.size:
-        transpose, x, sizes = _with_axes_first(x, axis.elements.reshape(-1)[:1], y.size)
-    else:
-        return None
-    return [*transpose, index_of_extreme.step(better=better, x=x, y=y, **sizes)]
+        shape, axes = _merged(check_dimension(input, output, axes), {1})
+    if not x.size or not y.size:
+        return [] if axis.is_constant else None
+    strided = _strided(shape, axes, y.size)
+    return None if strided is None else [index_of_extreme.step(better=better, x=x, y=y, **strided)]
 
 
 BINDINGS = {
