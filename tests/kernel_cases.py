@@ -70,12 +70,9 @@ def _functions(names: str, **types: str) -> list[Constants]:
     return [{"function": name, **types} for name in names.split()]
 
 
-_SAMPLES = (("int16", "int32"), ("int32", "int64"), ("float32", "float32"))
-
-
-def _transforms(*functions: str) -> list[Constants]:
-    lanes = ("work", "spare", "roots", "constants", "super_twiddles")
-    return [{**dict.fromkeys((*functions, "x", "y"), dtype), **dict.fromkeys(lanes, lane)} for dtype, lane in _SAMPLES]
+def _transforms(*more: str) -> list[Constants]:
+    names = ("times", "part", "turned", "first_turned", "halved", "plus", "x", "y", "roots", "super_twiddles", *more)
+    return [*map(_same(*names), ("int16", "int32", "float32"))]
 
 
 def _products() -> list[Constants]:
@@ -135,8 +132,10 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     elementwise.compare_quantized: _functions("LESS EQUAL"),
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
     elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
-    fourier.rfft: _transforms("rounded", "wrapped", "halved"),
-    fourier.irfft: _transforms("rounded", "wrapped", "halved", "divided"),
+    fourier.rfft: _transforms(),
+    fourier.rfft_of_any: _transforms(),
+    fourier.irfft: _transforms("divided"),
+    fourier.irfft_of_any: _transforms("divided"),
     gathering.interpolate: [
         {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int64", "column_weights": "int64"},
         dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),
@@ -309,20 +308,23 @@ def _matmul(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 SCALARS = {"int16": INT16, "int32": INT32, "float32": FLOAT32}
 
 
-def _spectrum(rng: np.random.Generator, dtypes: dict[str, str], *, inverse: bool) -> Values:
-    length = int(rng.choice([32, 60, 64, 96]))
+def _spectrum(
+    rng: np.random.Generator, dtypes: dict[str, str], *, is_inverse: bool = False, is_odd: bool = False
+) -> Values:
+    length = int(rng.choice([30, 60, 72, 96] if is_odd else [32, 64, 128]))
     rows, pairs, dtype = 2, length // 2, dtypes["x"]
-    lane = np.dtype(dtypes["work"])
-    config = KissFftrConfig(SCALARS[dtype], pairs, inverse=inverse)
-    bins = pairs + 1
-    x, y = (2 * bins, length) if inverse else (length, 2 * bins)
-    shape = [rows, bins, length, pairs] if inverse else [rows, length, bins, pairs]
-    values = rng.integers(-99, 99, rows * x).astype(dtype)
+    config = KissFftrConfig(SCALARS[dtype], pairs, inverse=is_inverse)
+    sources = fourier.sources_of(config)
+    sizes = [rows * 2 * (pairs + 1), rows * length]
+    x, y = sizes if is_inverse else sizes[::-1]
     return {
-        "x": values,
-        "y": array(rng, dtype, rows * y),
-        **fourier._constants(config, lane),
-        "shape": np.array(shape, np.int64),
+        "x": rng.integers(-99, 99, x).astype(dtype),
+        "y": array(rng, dtype, y),
+        "factors": np.array(config.factors[::-1], np.int16),
+        "places": np.argsort(sources).astype(np.uint16) if is_inverse else sources,
+        "roots": config.twiddles.astype(dtype).reshape(-1),
+        "super_twiddles": config.super_twiddles.astype(dtype).reshape(-1),
+        "spectrum": fourier.Spectrum(rows, length, pairs + 1, pairs, len(config.factors)),
     }
 
 
@@ -655,14 +657,11 @@ def _samples(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _filter_bank(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    bands = np.array([[0, 0, 3], [4, 3, 5], [9, 8, 0], [10, 8, 4]], np.int32)
-    return {"bands": bands.reshape(-1), "channels": 3, "y": array(rng, "int64", 3)}
-
-
-def _bands(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Bands of 19 values, sometimes with one that is outside."""
     numbers = {name: rng.integers(0, 12, 4).astype(np.int16) for name in ("starts", "weight_starts")}
     widths = rng.integers(-1, 8 + int(rng.random() < 0.3), 4).astype(np.int16)
-    return {**numbers, "widths": widths, "bands": array(rng, "int32", 12), "count": 4, "values": 19, "weights": 19}
+    y = array(rng, "int64", 3)
+    return {**numbers, "widths": widths, "y": y, "bands": signal.Bands(channels=3, checked=4, values=19, weights=19)}
 
 
 def _subtraction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -677,7 +676,7 @@ def _subtraction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 def _gain(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     largest = (1 << 31) - 1 if rng.random() < 0.8 else (1 << 20)
     noise = rng.integers(0, 1 << int(rng.integers(1, 31)), COUNT).astype(np.uint32)
-    gains = rng.integers(-(1 << 13), 1 << 13, 200, np.int32)
+    gains = rng.integers(-(1 << 13), 1 << 13, 200, np.int16)
     return {"noise": noise, "gains": gains, "largest": largest, "shift": int(rng.integers(0, 20))}
 
 
@@ -813,8 +812,10 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "detection.select_boxes": _boxes,
         "detection.select_boxes_of_classes": _boxes,
         "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
-        "fourier.irfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=True),
-        "fourier.rfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=False),
+        "fourier.irfft": partial(_spectrum, is_inverse=True),
+        "fourier.irfft_of_any": partial(_spectrum, is_inverse=True, is_odd=True),
+        "fourier.rfft": _spectrum,
+        "fourier.rfft_of_any": partial(_spectrum, is_odd=True),
         "gathering.dequantize_rows": _dequantize_rows,
         "gathering.gather": _gather,
         "gathering.gather_slices": _gather_slices,
@@ -849,7 +850,6 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "signal.delay": _delay,
         "signal.energy": lambda rng, dtypes: {"x": array(rng, "int16", 2 * COUNT)},
         "signal.filter_bank": _filter_bank,
-        "signal.find_bands": _bands,
         "signal.frame": _frame,
         "signal.logarithm": _logarithm,
         "signal.overlap_add": _overlap,

@@ -69,7 +69,6 @@ KERNELS: Mapping[str, SmallKernel] = {
     "BATCH_MATMUL": SmallKernel(matrices.bind, no_scratch, no_overlap, False),
     "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
-    "SignalRfft": SmallKernel(signal.bind_rfft, no_scratch, no_overlap, False),
     "TRANSPOSE_CONV": SmallKernel(transposed_convolution.bind, no_scratch, no_overlap, False),
     "TRANSPOSE": SmallKernel(
         no_kernels,

@@ -1,59 +1,100 @@
 """SignalRfft and SignalIrfft: transforms with kissfft's arithmetic, as in `tflm.kernels.reference.signal.fft`.
 
-A row of 2n real values is transformed as n complex ones, pairs (real, imaginary), in stages. A stage of factor f
-divides its values by f (fixed point only), multiplies all but the first of its f slots by roots of unity (twiddle
-factors), applies a butterfly to the slots, and permutes them for the next stage. Slots have m = n / f pairs each.
+A row of 2n real values is transformed as n complex ones, pairs (real, imaginary), in the memory of the output. The
+pairs are first permuted. Then each stage combines groups of p slots of m pairs each, in place: it divides by p (fixed
+point only), multiplies all but the first slot by roots of unity (twiddle factors), and applies a butterfly to the
+slots.
 
-Fixed-point samples are computed in integers twice as wide. Types differ in how a product is rounded to a sample, how a
-sum wraps, and how it is halved: kernels are given three functions for these.
+Types differ in how samples are divided, multiplied, halved and wrapped: kernels are given functions for these. Those of
+int32 return 64 bits, so that sums do not overflow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Int32s, Int64s, Step, inlined, kernel
+from tflm.compiler.intrinsics import elements_from
+from tflm.compiler.language import DONE, Elements, Int16s, Step, UInt16s, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.signal import clear_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.fft import FftOpData, KissFftrConfig
+
+NARROW_INTEGERS = True
 
 # --- Arithmetic of samples ---------------------------------------------------------------------------------------
 
 
 @inlined
-def rounded_16(product: Any) -> Any:
-    """Round a product of two Q0.15 to Q0.15, halves up."""
-    return as_int32(as_int16(as_int32(as_int32(product) + (1 << 14)) >> 15))
+def times_16(sample: Any, factor: Any) -> Any:
+    """Multiply by a factor in Q0.15, and round, halves up."""
+    return (sample * factor + (1 << 14)) >> 15
 
 
 @inlined
-def wrapped_16(value: Any) -> Any:
-    """Wrap a sum to a sample."""
-    return as_int32(as_int16(value))
+def times_32(sample: Any, factor: Any) -> Any:
+    """Multiply by a factor in Q0.31, and round, halves up."""
+    return as_int64(as_int32((as_int64(sample) * factor + (1 << 30)) >> 31))
+
+
+@inlined
+def times_float(sample: Any, factor: Any) -> Any:
+    """Multiply floats."""
+    return sample * factor
+
+
+@inlined
+def part_16(sample: Any, divisor: int) -> Any:
+    """Divide by a small number."""
+    return times_16(sample, 32767 // divisor)
+
+
+@inlined
+def part_32(sample: Any, divisor: int) -> Any:
+    """Divide by a small number."""
+    return times_32(sample, 2147483647 // divisor)
+
+
+@inlined
+def part_float(sample: Any, divisor: int) -> Any:
+    """Return the sample: floats are not divided."""
+    return sample
+
+
+@inlined
+def turned_16(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
+    """Multiply a pair by a root of unity."""
+    return (real * c - imaginary * s + (1 << 14)) >> 15, (real * s + imaginary * c + (1 << 14)) >> 15
+
+
+@inlined
+def turned_32(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
+    """Multiply a pair by a root of unity."""
+    first = (as_int64(real) * c - as_int64(imaginary) * s + (1 << 30)) >> 31
+    second = (as_int64(real) * s + as_int64(imaginary) * c + (1 << 30)) >> 31
+    return as_int64(as_int32(first)), as_int64(as_int32(second))
+
+
+@inlined
+def turned_float(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
+    """Multiply a pair by a root of unity."""
+    return real * c - imaginary * s, real * s + imaginary * c
+
+
+@inlined
+def not_turned(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
+    """Return the pair: a root of 1 does not change divided integers."""
+    return real, imaginary
 
 
 @inlined
 def halved_16(value: Any) -> Any:
     """Halve a sum, without wrapping it."""
-    return as_int32(as_int16(value >> 1))
-
-
-@inlined
-def rounded_32(product: Any) -> Any:
-    """Round a product of two Q0.31 to Q0.31, halves up."""
-    return as_int64(as_int32((product + (1 << 30)) >> 31))
-
-
-@inlined
-def wrapped_32(value: Any) -> Any:
-    """Wrap a sum to a sample."""
-    return as_int64(as_int32(value))
+    return value >> 1
 
 
 @inlined
@@ -63,19 +104,31 @@ def halved_32(value: Any) -> Any:
 
 
 @inlined
-def unchanged(value: Any) -> Any:
-    """Return a product or sum of floats."""
-    return value
-
-
-@inlined
 def halved_float(value: Any) -> Any:
     """Halve a sum."""
     return value * as_float32(0.5)
 
 
 @inlined
-def undivided(value: Any, _count: int) -> Any:
+def plus_16(a: Any, b: Any, sign: int) -> Any:
+    """Add or subtract, and wrap."""
+    return as_int16(a + sign * b)
+
+
+@inlined
+def plus_32(a: Any, b: Any, sign: int) -> Any:
+    """Add or subtract, and wrap."""
+    return as_int64(as_int32(as_int64(a) + sign * as_int64(b)))
+
+
+@inlined
+def plus_float(a: Any, b: Any, sign: int) -> Any:
+    """Add or subtract."""
+    return as_float32(a) + as_float32(sign) * b
+
+
+@inlined
+def undivided(value: Any, count: int) -> Any:
     """Return a fixed-point sample: the transform has already divided it."""
     return value
 
@@ -86,329 +139,627 @@ def divided_float(value: Any, count: int) -> Any:
     return value / as_float32(count)
 
 
+TIMES = {"int16": times_16, "int32": times_32, "float32": times_float}
+PARTS = {"int16": part_16, "int32": part_32, "float32": part_float}
+TURNED = {"int16": turned_16, "int32": turned_32, "float32": turned_float}
+FIRST_TURNED = {"int16": not_turned, "int32": not_turned, "float32": turned_float}
+HALVED = {"int16": halved_16, "int32": halved_32, "float32": halved_float}
+PLUS = {"int16": plus_16, "int32": plus_32, "float32": plus_float}
+DIVIDED = {"int16": undivided, "int32": undivided, "float32": divided_float}
+Times = Annotated[Callable[..., Any], TIMES]
+Part = Annotated[Callable[..., Any], PARTS]
+Turned = Annotated[Callable[..., Any], TURNED]
+FirstTurned = Annotated[Callable[..., Any], FIRST_TURNED]
+Halved = Annotated[Callable[..., Any], HALVED]
+Plus = Annotated[Callable[..., Any], PLUS]
+Divided = Annotated[Callable[..., Any], DIVIDED]
+
+
+@inlined
+def same(value: Any) -> Any:
+    """Return a value."""
+    return value
+
+
+@inlined
+def negated(value: Any) -> Any:
+    """Return a value with the other sign."""
+    return -value
+
+
 # --- Butterflies -------------------------------------------------------------------------------------------------
 
 
 @inlined
-def divide(rounded: Any, x: Any, y: Any, factor: Any, count: int) -> int:
-    """Set the first pairs of y to those of x times a factor."""
-    for i in range(2 * count):
-        y[i] = rounded(x[i] * factor)
-    return count
+def divided_pair(part: Any, y: Elements, place: int, divisor: int) -> tuple[Any, Any]:
+    """Return a pair divided by a number."""
+    return part(y[place], divisor), part(y[place + 1], divisor)
 
 
 @inlined
-def divide_and_turn(rounded: Any, x: Any, roots: Any, y: Any, factor: Any, root: int, first: int, last: int) -> int:
-    """Set further pairs of y to those of x times a factor, and then times their roots, which start at `root`."""
-    for i in range(first, last):
-        real, imaginary = rounded(x[2 * i] * factor), rounded(x[2 * i + 1] * factor)
-        c, s = roots[root + 2 * i], roots[root + 2 * i + 1]
-        y[2 * i] = rounded(real * c - imaginary * s)
-        y[2 * i + 1] = rounded(real * s + imaginary * c)
-    return last
+def turned_pair(
+    part: Any, turned: Any, y: Elements, place: int, divisor: int, roots: Elements, root: int
+) -> tuple[Any, Any]:
+    """Return a pair divided by a number, then times a root."""
+    real, imaginary = turned(part(y[place], divisor), part(y[place + 1], divisor), roots[root], roots[root + 1])
+    return real, imaginary
 
 
 @inlined
-def add_and_subtract(wrapped: Any, x: Any, y: Any, a: int, b: int, m: int) -> int:
-    """Set slots a and b of y to the sum and the difference of these slots of x."""
-    for i in range(2 * m):
-        left, right = x[2 * m * a + i], x[2 * m * b + i]
-        y[2 * m * a + i] = wrapped(left + right)
-        y[2 * m * b + i] = wrapped(left - right)
-    return m
+def combine_2(part: Any, y: Elements, place: int, step: int, real1: Any, imaginary1: Any) -> int:
+    """Apply the butterfly to two slots: the pair at `place` is not yet divided, the other one is already multiplied by
+    its root."""
+    real0, imaginary0 = divided_pair(part, y, place, 2)
+    y[place] = real0 + real1
+    y[place + 1] = imaginary0 + imaginary1
+    y[place + step] = real0 - real1
+    y[place + step + 1] = imaginary0 - imaginary1
+    return step
 
 
 @inlined
-def add_and_subtract_upright(wrapped: Any, x: Any, y: Any, a: int, b: int, sign: Any, m: int) -> int:
-    """Do the same with slot b multiplied by i, or by -i if the sign is negative."""
-    for i in range(m):
-        to_a, to_b = 2 * m * a + 2 * i, 2 * m * b + 2 * i
-        real, imaginary = x[to_b + 1] * sign, x[to_b] * sign
-        left_real, left_imaginary = x[to_a], x[to_a + 1]
-        y[to_a], y[to_a + 1] = wrapped(left_real - real), wrapped(left_imaginary + imaginary)
-        y[to_b], y[to_b + 1] = wrapped(left_real + real), wrapped(left_imaginary - imaginary)
-    return m
+def combine_4(
+    part: Any,
+    upright: Any,
+    y: Elements,
+    place: int,
+    step: int,
+    real1: Any,
+    imag1: Any,
+    real2: Any,
+    imag2: Any,
+    real3: Any,
+    imag3: Any,
+) -> int:
+    """Apply the butterfly to four slots, likewise."""
+    real0, imag0 = divided_pair(part, y, place, 4)
+    even_real, even_imag = real0 + real2, imag0 + imag2
+    odd_real, odd_imag = real1 + real3, imag1 + imag3
+    real0, imag0 = real0 - real2, imag0 - imag2
+    real1, imag1 = upright(real1 - real3), upright(imag1 - imag3)
+    y[place] = even_real + odd_real
+    y[place + 1] = even_imag + odd_imag
+    y[place + step] = real0 + imag1
+    y[place + step + 1] = imag0 - real1
+    y[place + 2 * step] = even_real - odd_real
+    y[place + 2 * step + 1] = even_imag - odd_imag
+    y[place + 3 * step] = real0 - imag1
+    y[place + 3 * step + 1] = imag0 + real1
+    return step
 
 
 @inlined
-def combine_3(rounded: Any, wrapped: Any, halved: Any, x: Any, y: Any, height: Any, m: int) -> int:
-    """Apply the butterfly to three slots. The second and third results are the sum and the difference of two terms."""
-    for i in range(m):
-        for part in range(2):
-            at, other = 2 * i + part, 2 * i + 1 - part
-            total = wrapped(x[2 * m + at] + x[4 * m + at])
-            upright = rounded(wrapped(x[2 * m + other] - x[4 * m + other]) * height)
-            upright = upright if part else -upright
-            middle = x[at] - halved(total)
-            y[at] = wrapped(x[at] + total)
-            y[2 * m + at] = wrapped(middle + upright)
-            y[4 * m + at] = wrapped(middle - upright)
-    return m
+def stage_2(part: Any, turned: Any, first_turned: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+    """Combine all groups of two slots."""
+    for group in range(groups):
+        place = 4 * m * group
+        real, imaginary = turned_pair(part, first_turned, y, place + 2 * m, 2, roots, 0)
+        combine_2(part, y, place, 2 * m, real, imaginary)
+        for k in range(1, m):
+            real, imaginary = turned_pair(part, turned, y, place + 2 * (m + k), 2, roots, 2 * groups * k)
+            combine_2(part, y, place + 2 * k, 2 * m, real, imaginary)
+    return groups
 
 
 @inlined
-def combine_5(rounded: Any, wrapped: Any, x: Any, y: Any, c1: Any, s1: Any, c2: Any, s2: Any, m: int) -> int:
-    """Apply the butterfly to five slots, with two roots of unity. Two pairs of results are each the sum and the
-    difference of two terms."""
-    for i in range(m):
-        for part in range(2):
-            at, other = 2 * i + part, 2 * i + 1 - part
-            sum1, sum2 = wrapped(x[2 * m + at] + x[8 * m + at]), wrapped(x[4 * m + at] + x[6 * m + at])
-            difference1 = wrapped(x[2 * m + other] - x[8 * m + other])
-            difference2 = wrapped(x[4 * m + other] - x[6 * m + other])
-            middle1 = x[at] + rounded(sum1 * c1) + rounded(sum2 * c2)
-            middle2 = x[at] + rounded(sum1 * c2) + rounded(sum2 * c1)
-            upright1 = rounded(difference1 * s1) + rounded(difference2 * s2)
-            upright2 = rounded(difference1 * s2) - rounded(difference2 * s1)
-            upright1, upright2 = (upright1, upright2) if part else (-upright1, -upright2)
-            y[at] = wrapped(x[at] + wrapped(sum1 + sum2))
-            y[2 * m + at] = wrapped(middle1 + upright1)
-            y[8 * m + at] = wrapped(middle1 - upright1)
-            y[4 * m + at] = wrapped(middle2 + upright2)
-            y[6 * m + at] = wrapped(middle2 - upright2)
-    return m
+def stage_4(
+    part: Any, turned: Any, first_turned: Any, upright: Any, y: Elements, roots: Elements, m: int, groups: int
+) -> int:
+    """Combine all groups of four slots."""
+    for group in range(groups):
+        place = 8 * m * group
+        real1, imag1 = turned_pair(part, first_turned, y, place + 2 * m, 4, roots, 0)
+        real2, imag2 = turned_pair(part, first_turned, y, place + 4 * m, 4, roots, 0)
+        real3, imag3 = turned_pair(part, first_turned, y, place + 6 * m, 4, roots, 0)
+        combine_4(part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
+        for k in range(1, m):
+            place += 2
+            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 4, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 4, roots, 4 * groups * k)
+            real3, imag3 = turned_pair(part, turned, y, place + 6 * m, 4, roots, 6 * groups * k)
+            combine_4(part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
+    return groups
 
 
 @inlined
-def order_pairs(x: Any, y: Any, orders: Any, first: int, n: int) -> int:
-    """Set the pairs of y to permuted pairs of x; the permutation starts at `first`."""
-    for i in range(n):
-        pair = 2 * as_int64(orders[first + i])
-        y[2 * i], y[2 * i + 1] = x[pair], x[pair + 1]
-    return n
+def stage_3(times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+    """Combine all groups of three slots. The second and third result are the sum and the difference of two terms."""
+    height = roots[2 * groups * m + 1]
+    for group in range(groups):
+        for k in range(m):
+            place = 2 * (3 * m * group + k)
+            real0, imag0 = divided_pair(part, y, place, 3)
+            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 3, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 3, roots, 4 * groups * k)
+            middle_real, middle_imag = real0 - halved(real1 + real2), imag0 - halved(imag1 + imag2)
+            upright_real, upright_imag = -times(imag1 - imag2, height), times(real1 - real2, height)
+            y[place] = real0 + (real1 + real2)
+            y[place + 1] = imag0 + (imag1 + imag2)
+            y[place + 2 * m] = middle_real + upright_real
+            y[place + 2 * m + 1] = middle_imag + upright_imag
+            y[place + 4 * m] = middle_real - upright_real
+            y[place + 4 * m + 1] = middle_imag - upright_imag
+    return groups
+
+
+@inlined
+def combine_5(
+    times: Any,
+    upright: Any,
+    y: Elements,
+    place: int,
+    step: int,
+    zero: Any,
+    sum1: Any,
+    sum2: Any,
+    other1: Any,
+    other2: Any,
+    roots: Elements,
+    fifth: int,
+) -> int:
+    """Compute one component of five slots, from sums of opposite slots, and from differences of the other component,
+    rotated by a right angle."""
+    c1, s1, c2, s2 = roots[fifth], roots[fifth + 1], roots[2 * fifth], roots[2 * fifth + 1]
+    middle1 = zero + times(sum1, c1) + times(sum2, c2)
+    middle2 = zero + times(sum1, c2) + times(sum2, c1)
+    upright1 = upright(times(other1, s1) + times(other2, s2))
+    upright2 = upright(times(other1, s2) - times(other2, s1))
+    y[place] = zero + (sum1 + sum2)
+    y[place + step] = middle1 + upright1
+    y[place + 2 * step] = middle2 + upright2
+    y[place + 3 * step] = middle2 - upright2
+    y[place + 4 * step] = middle1 - upright1
+    return step
+
+
+@inlined
+def stage_5(times: Any, part: Any, turned: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+    """Combine all groups of five slots. Two pairs of results are each the sum and the difference of two terms."""
+    fifth = 2 * groups * m
+    for group in range(groups):
+        for k in range(m):
+            place = 2 * (5 * m * group + k)
+            real0, imag0 = divided_pair(part, y, place, 5)
+            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 5, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 5, roots, 4 * groups * k)
+            real3, imag3 = turned_pair(part, turned, y, place + 6 * m, 5, roots, 6 * groups * k)
+            real4, imag4 = turned_pair(part, turned, y, place + 8 * m, 5, roots, 8 * groups * k)
+            sum1, sum2, other1, other2 = real1 + real4, real2 + real3, imag1 - imag4, imag2 - imag3
+            combine_5(times, negated, y, place, 2 * m, real0, sum1, sum2, other1, other2, roots, fifth)
+            sum1, sum2, other1, other2 = imag1 + imag4, imag2 + imag3, real1 - real4, real2 - real3
+            combine_5(times, same, y, place + 1, 2 * m, imag0, sum1, sum2, other1, other2, roots, fifth)
+    return groups
 
 
 # --- Transforms --------------------------------------------------------------------------------------------------
 
-INVERSE, HEIGHT_3, ROOTS_5 = 0, 6, 7
-"""Indices of further constants, after the divisors: the sign of i, the sine of a third of a circle, and cosine and sine
-of a fifth and of two fifths of a circle."""
+
+class Spectrum(NamedTuple):
+    """Sizes of spectra.
+
+    Attributes:
+        rows: number of rows.
+        samples: number of samples in a row; the input of a transform may have fewer, the rest being zero.
+        bins: number of bins in a row.
+        pairs: number of pairs that are transformed.
+        stages: number of stages of the transform.
+    """
+
+    rows: int
+    samples: int
+    bins: int
+    pairs: int
+    stages: int
+
+
+@inlined
+def odd_stage(
+    times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, p: int, m: int, groups: int
+) -> int:
+    """Combine groups of three or five slots."""
+    if p == 3:
+        stage_3(times, part, turned, halved, y, roots, m, groups)
+    else:
+        stage_5(times, part, turned, y, roots, m, groups)
+    return p
+
+
+@inlined
+def no_stage(
+    times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, p: int, m: int, groups: int
+) -> int:
+    """Do nothing: all factors are powers of two."""
+    return p
 
 
 @inlined
 def transform(
-    rounded: Any,
-    wrapped: Any,
+    odd: Any,
+    upright: Any,
+    times: Any,
+    part: Any,
+    turned: Any,
+    first_turned: Any,
     halved: Any,
-    x: Any,
-    y: Any,
-    stages: Any,
-    roots: Any,
-    constants: Any,
-    orders: Any,
+    y: Elements,
+    factors: Int16s,
+    roots: Elements,
     n: int,
-) -> Any:
-    """Transform n pairs of x, and return the array with the result: x, or y, the other one being scratch memory.
+    stages: int,
+) -> int:
+    """Transform n pairs of y, which are already permuted.
 
     Args:
-        stages: the number of stages, and their factors.
-        roots: for each stage, n pairs.
-        constants: 1 / factor, for factors up to 5, and further constants.
-        orders: for each stage, the source of each pair.
+        odd: the stage of three or five slots.
+        upright: multiplies by the sign of the rotation by a right angle.
     """
-    for stage in range(stages[0]):
-        factor = stages[1 + stage]
-        m, first = n // factor, n * stage
-        divide(rounded, x, y, constants[factor], m)
-        divide_and_turn(rounded, x, roots, y, constants[factor], 2 * first, m, n)
-        if factor == 4:
-            add_and_subtract(wrapped, y, x, 0, 2, m)
-            add_and_subtract(wrapped, y, x, 1, 3, m)
-            add_and_subtract(wrapped, x, y, 0, 1, m)
-            add_and_subtract_upright(wrapped, x, y, 2, 3, constants[INVERSE], m)
-            x, y = y, x
-        elif factor == 2:
-            add_and_subtract(wrapped, y, x, 0, 1, m)
-        elif factor == 3:
-            combine_3(rounded, wrapped, halved, y, x, constants[HEIGHT_3], m)
+    m, groups = 1, n
+    for stage in range(stages):
+        p = factors[stage]
+        groups //= p
+        if p == 4:
+            stage_4(part, turned, first_turned, upright, y, roots, m, groups)
+        elif p == 2:
+            stage_2(part, turned, first_turned, y, roots, m, groups)
         else:
-            c1, s1, c2, s2 = constants[ROOTS_5], constants[ROOTS_5 + 1], constants[ROOTS_5 + 2], constants[ROOTS_5 + 3]
-            combine_5(rounded, wrapped, y, x, c1, s1, c2, s2, m)
-        order_pairs(x, y, orders, first, n)
-        x, y = y, x
-    return x
-
-
-@inlined
-def mirrored_sums(
-    rounded: Any, wrapped: Any, x: Any, place: int, mirrored: int, roots: Any, k: int, half: Any
-) -> tuple[Any, Any, Any, Any]:
-    """Return half the sum of bin k and its conjugated mirror image, and half their difference times a root of unity.
-
-    Both results have a real and an imaginary part; `place` and `mirrored` are the indices of the bins.
-    """
-    real, imaginary = rounded(x[place] * half), rounded(x[place + 1] * half)
-    mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
-    sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
-    real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-    c, s = roots[2 * k - 2], roots[2 * k - 1]
-    return sum_real, sum_imaginary, rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
-
-
-@inlined
-def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: Any, y: Any, to: int, n: int) -> int:
-    """Compute the spectrum of real values, n + 1 bins from index `to`, from the spectrum of their pairs as complex
-    values."""
-    real, imaginary = rounded(x[0] * half), rounded(x[1] * half)
-    y[to], y[to + 1] = wrapped(real + imaginary), 0
-    y[to + 2 * n], y[to + 2 * n + 1] = wrapped(real - imaginary), 0
-    for k in range(1, n // 2 + 1):
-        mirrored = 2 * (n - k)
-        sum_real, sum_imaginary, turned_real, turned_imaginary = mirrored_sums(
-            rounded, wrapped, x, 2 * k, mirrored, roots, k, half
-        )
-        y[to + 2 * k] = halved(sum_real + turned_real)
-        y[to + 2 * k + 1] = halved(sum_imaginary + turned_imaginary)
-        y[to + mirrored] = halved(sum_real - turned_real)
-        y[to + mirrored + 1] = halved(turned_imaginary - sum_imaginary)
+            odd(times, part, turned, halved, y, roots, p, m, groups)
+        m *= p
     return n
 
 
 @inlined
-def fold(rounded: Any, wrapped: Any, x: Any, start: int, roots: Any, half: Any, y: Any, n: int) -> int:
-    """Compute the spectrum of pairs of real values as complex values from n + 1 bins of x, from index `start`."""
-    first, last = x[start], x[start + 2 * n]
-    y[0], y[1] = rounded(wrapped(first + last) * half), rounded(wrapped(first - last) * half)
-    for k in range(1, n // 2 + 1):
-        mirrored = 2 * (n - k)
-        sum_real, sum_imaginary, turned_real, turned_imaginary = mirrored_sums(
-            rounded, wrapped, x, start + 2 * k, start + mirrored, roots, k, half
-        )
-        y[2 * k], y[2 * k + 1] = wrapped(sum_real + turned_real), wrapped(sum_imaginary + turned_imaginary)
-        y[mirrored], y[mirrored + 1] = wrapped(sum_real - turned_real), wrapped(turned_imaginary - sum_imaginary)
+def put_in_order(x: Elements, y: Elements, orders: UInt16s, given: int, n: int) -> int:
+    """Set the pairs of y to the permuted pairs of x. Samples that x lacks are 0."""
+    for i in range(n):
+        place = 2 * orders[i]
+        y[2 * i] = x[place] if place < given else 0
+        y[2 * i + 1] = x[place + 1] if place + 1 < given else 0
     return n
 
 
-ROUNDED = {"int16": rounded_16, "int32": rounded_32, "float32": unchanged}
-WRAPPED = {"int16": wrapped_16, "int32": wrapped_32, "float32": unchanged}
-HALVED = {"int16": halved_16, "int32": halved_32, "float32": halved_float}
-DIVIDED = {"int16": undivided, "int32": undivided, "float32": divided_float}
+@inlined
+def unravel(part: Any, turned: Any, halved: Any, plus: Any, y: Elements, roots: Elements, n: int) -> int:
+    """Compute the spectrum of real values, n + 1 bins, from the spectrum of their pairs as complex values."""
+    real, imaginary = divided_pair(part, y, 0, 2)
+    y[0] = real + imaginary
+    y[1] = 0
+    y[2 * n] = real - imaginary
+    y[2 * n + 1] = 0
+    mirrored = 2 * n
+    for k in range(2, n + 1, 2):
+        mirrored -= 2
+        real, imaginary = divided_pair(part, y, k, 2)
+        mirrored_real = part(y[mirrored], 2)
+        mirrored_imaginary = part(plus(0, y[mirrored + 1], -1), 2)
+        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+        turned_real, turned_imaginary = turned(real, imaginary, roots[k - 2], roots[k - 1])
+        y[k] = halved(sum_real + turned_real)
+        y[k + 1] = halved(sum_imaginary + turned_imaginary)
+        y[mirrored] = halved(sum_real - turned_real)
+        y[mirrored + 1] = halved(turned_imaginary - sum_imaginary)
+    return n
 
-Rounded = Annotated[Callable[..., Any], ROUNDED]
-Wrapped = Annotated[Callable[..., Any], WRAPPED]
-Halved = Annotated[Callable[..., Any], HALVED]
-Divided = Annotated[Callable[..., Any], DIVIDED]
+
+@inlined
+def fold(part: Any, turned: Any, plus: Any, x: Elements, y: Elements, places: UInt16s, roots: Elements, n: int) -> int:
+    """Compute the spectrum of pairs of real values as complex values from n + 1 bins, permuted: pair k is at
+    `places[k]`."""
+    y[0] = part(plus(x[0], x[2 * n], 1), 2)
+    y[1] = part(plus(x[0], x[2 * n], -1), 2)
+    for k in range(1, n // 2 + 1):
+        mirrored = 2 * (n - k)
+        real, imaginary = divided_pair(part, x, 2 * k, 2)
+        mirrored_real = part(x[mirrored], 2)
+        mirrored_imaginary = part(plus(0, x[mirrored + 1], -1), 2)
+        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+        turned_real, turned_imaginary = turned(real, imaginary, roots[2 * k - 2], roots[2 * k - 1])
+        place, other = 2 * places[k], 2 * places[n - k]
+        y[place], y[place + 1] = sum_real + turned_real, sum_imaginary + turned_imaginary
+        y[other], y[other + 1] = sum_real - turned_real, turned_imaginary - sum_imaginary
+    return n
+
+
+@inlined
+def transform_rows(
+    odd: Any,
+    times: Any,
+    part: Any,
+    turned: Any,
+    first_turned: Any,
+    halved: Any,
+    plus: Any,
+    x: Elements,
+    y: Elements,
+    factors: Int16s,
+    places: UInt16s,
+    roots: Elements,
+    super_twiddles: Elements,
+    rows: int,
+    samples: int,
+    bins: int,
+    n: int,
+    stages: int,
+) -> int:
+    """Transform rows of samples."""
+    for row in range(rows):
+        of_row = elements_from(y, 2 * row * bins)
+        put_in_order(elements_from(x, row * samples), of_row, places, min(samples, 2 * n), n)
+        transform(odd, same, times, part, turned, first_turned, halved, of_row, factors, roots, n, stages)
+        unravel(part, turned, halved, plus, of_row, super_twiddles, n)
+        for i in range(2 * (n + 1), 2 * bins):
+            of_row[i] = 0
+    return rows
+
+
+@inlined
+def invert_rows(
+    odd: Any,
+    times: Any,
+    part: Any,
+    turned: Any,
+    first_turned: Any,
+    halved: Any,
+    plus: Any,
+    divided: Any,
+    x: Elements,
+    y: Elements,
+    factors: Int16s,
+    places: UInt16s,
+    roots: Elements,
+    super_twiddles: Elements,
+    rows: int,
+    samples: int,
+    bins: int,
+    n: int,
+    stages: int,
+) -> int:
+    """Compute rows of samples from their spectra."""
+    for row in range(rows):
+        of_row = elements_from(y, row * samples)
+        fold(part, turned, plus, elements_from(x, 2 * row * bins), of_row, places, super_twiddles, n)
+        transform(odd, negated, times, part, turned, first_turned, halved, of_row, factors, roots, n, stages)
+        for i in range(2 * n):
+            of_row[i] = divided(of_row[i], 2 * n)
+        for i in range(2 * n, samples):
+            of_row[i] = 0
+    return rows
 
 
 @kernel
 def rfft(
-    rounded: Rounded,
-    wrapped: Wrapped,
+    times: Times,
+    part: Part,
+    turned: Turned,
+    first_turned: FirstTurned,
     halved: Halved,
+    plus: Plus,
     x: Elements,
     y: Elements,
-    work: Elements,
-    spare: Elements,
-    stages: Int64s,
+    factors: Int16s,
+    places: UInt16s,
     roots: Elements,
-    constants: Elements,
-    orders: Int32s,
     super_twiddles: Elements,
-    shape: Int64s,
+    spectrum: Spectrum,
 ) -> int:
-    """Compute SignalRfft. The shape contains: rows, samples in a row of x, bins in a row of y, pairs of a transform."""
-    n, given = shape[3], min(shape[1], 2 * shape[3])
-    for row in range(shape[0]):
-        for i in range(given):
-            work[i] = x[row * shape[1] + i]
-        for i in range(given, 2 * n):
-            work[i] = 0
-        values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
-        unravel(rounded, wrapped, halved, values, super_twiddles, constants[2], y, 2 * row * shape[2], n)
-        for i in range(2 * (n + 1), 2 * shape[2]):
-            y[2 * row * shape[2] + i] = 0
+    """Compute SignalRfft of a power of two.
+
+    Args:
+        factors: factors of the number of pairs, in the order of the stages.
+        places: source of each pair.
+        roots: all n-th roots of unity.
+        super_twiddles: roots that separate the spectra of even and odd samples.
+    """
+    transform_rows(
+        no_stage,
+        times,
+        part,
+        turned,
+        first_turned,
+        halved,
+        plus,
+        x,
+        y,
+        factors,
+        places,
+        roots,
+        super_twiddles,
+        spectrum.rows,
+        spectrum.samples,
+        spectrum.bins,
+        spectrum.pairs,
+        spectrum.stages,
+    )
+    return DONE
+
+
+@kernel
+def rfft_of_any(
+    times: Times,
+    part: Part,
+    turned: Turned,
+    first_turned: FirstTurned,
+    halved: Halved,
+    plus: Plus,
+    x: Elements,
+    y: Elements,
+    factors: Int16s,
+    places: UInt16s,
+    roots: Elements,
+    super_twiddles: Elements,
+    spectrum: Spectrum,
+) -> int:
+    """Compute SignalRfft of any length.
+
+    Args:
+        factors: factors of the number of pairs, in the order of the stages.
+        places: source of each pair.
+        roots: all n-th roots of unity.
+        super_twiddles: roots that separate the spectra of even and odd samples.
+    """
+    transform_rows(
+        odd_stage,
+        times,
+        part,
+        turned,
+        first_turned,
+        halved,
+        plus,
+        x,
+        y,
+        factors,
+        places,
+        roots,
+        super_twiddles,
+        spectrum.rows,
+        spectrum.samples,
+        spectrum.bins,
+        spectrum.pairs,
+        spectrum.stages,
+    )
     return DONE
 
 
 @kernel
 def irfft(
-    rounded: Rounded,
-    wrapped: Wrapped,
+    times: Times,
+    part: Part,
+    turned: Turned,
+    first_turned: FirstTurned,
     halved: Halved,
+    plus: Plus,
     divided: Divided,
     x: Elements,
     y: Elements,
-    work: Elements,
-    spare: Elements,
-    stages: Int64s,
+    factors: Int16s,
+    places: UInt16s,
     roots: Elements,
-    constants: Elements,
-    orders: Int32s,
     super_twiddles: Elements,
-    shape: Int64s,
+    spectrum: Spectrum,
 ) -> int:
-    """Compute SignalIrfft. The shape contains: rows, bins in a row of x, samples in a row of y, pairs of a
-    transform."""
-    n = shape[3]
-    for row in range(shape[0]):
-        fold(rounded, wrapped, x, 2 * row * shape[1], super_twiddles, constants[2], work, n)
-        values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
-        for i in range(2 * n):
-            y[row * shape[2] + i] = divided(values[i], 2 * n)
-        for i in range(2 * n, shape[2]):
-            y[row * shape[2] + i] = 0
+    """Compute SignalIrfft of a power of two.
+
+    Args:
+        factors: factors of the number of pairs, in the order of the stages.
+        places: place of each pair.
+        roots: all n-th roots of unity.
+        super_twiddles: roots that separate the spectra of even and odd samples.
+    """
+    invert_rows(
+        no_stage,
+        times,
+        part,
+        turned,
+        first_turned,
+        halved,
+        plus,
+        divided,
+        x,
+        y,
+        factors,
+        places,
+        roots,
+        super_twiddles,
+        spectrum.rows,
+        spectrum.samples,
+        spectrum.bins,
+        spectrum.pairs,
+        spectrum.stages,
+    )
     return DONE
 
 
-LANES: dict[str, npt.DTypeLike] = {"int16": np.int32, "int32": np.int64, "float32": np.float32}
-"""The type in which samples are computed."""
+@kernel
+def irfft_of_any(
+    times: Times,
+    part: Part,
+    turned: Turned,
+    first_turned: FirstTurned,
+    halved: Halved,
+    plus: Plus,
+    divided: Divided,
+    x: Elements,
+    y: Elements,
+    factors: Int16s,
+    places: UInt16s,
+    roots: Elements,
+    super_twiddles: Elements,
+    spectrum: Spectrum,
+) -> int:
+    """Compute SignalIrfft of any length.
 
-SLOTS_OF_4 = (0, 2, 1, 3)
-"""Slots of the results of a butterfly of four."""
+    Args:
+        factors: factors of the number of pairs, in the order of the stages.
+        places: place of each pair.
+        roots: all n-th roots of unity.
+        super_twiddles: roots that separate the spectra of even and odd samples.
+    """
+    invert_rows(
+        odd_stage,
+        times,
+        part,
+        turned,
+        first_turned,
+        halved,
+        plus,
+        divided,
+        x,
+        y,
+        factors,
+        places,
+        roots,
+        super_twiddles,
+        spectrum.rows,
+        spectrum.samples,
+        spectrum.bins,
+        spectrum.pairs,
+        spectrum.stages,
+    )
+    return DONE
 
 
-def _bind_rfft(context: KernelContext, node: Node) -> list[Step] | None:
+# --- Binding -----------------------------------------------------------------------------------------------------
+
+MAX_PAIRS = 1 << 16
+"""Maximum number of pairs: places have 16 bits."""
+
+
+def sources_of(config: KissFftrConfig) -> npt.NDArray[np.uint16]:
+    """Return the source of each pair of the first stage: its index with the digits reversed in the bases of the
+    factors."""
+    places, step = np.zeros(1, np.int64), config.n
+    for factor in config.factors[::-1]:
+        step //= factor
+        places = np.concatenate([places + digit * step for digit in range(factor)])
+    return places.astype(np.uint16)
+
+
+def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+    """Bind SignalRfft or SignalIrfft; None for too many pairs."""
     op: FftOpData = node.op_data
-    input, output = node.eval_input(0), node.eval_output(0)
-    x, y = input.elements, output.elements.reshape(-1)
-    if not x.size:
-        return clear_steps(y)
-    rows, bins, type = x.size // x.shape[-1], output.dims[-1] // 2, x.dtype.name
-    shape = np.array([rows, x.shape[-1], bins, op.length // 2], np.int64)
-    arguments = _constants(op.config(inverse=False), LANES[type])
-    step = rfft.step(rounded=type, wrapped=type, halved=type, x=x, y=y, **arguments, shape=shape)
-    return [step, *clear_steps(y[2 * rows * bins :])]
+    x, y, is_inverse = node.eval_input(0).elements, node.eval_output(0).elements, node.operator == "SignalIrfft"
+    config = op.config(inverse=is_inverse)
+    if not x.size or config.n > MAX_PAIRS:
+        return None if x.size else clear_steps(y.reshape(-1))
+    factors, sources, type = config.factors[::-1], sources_of(config), x.dtype.name
+    (samples, bins), rows = (y, x) if is_inverse else (x, y), x.size // x.shape[-1]
+    spectrum = Spectrum(rows, samples.shape[-1], bins.shape[-1] // 2, config.n, len(factors))
+    is_odd = any(factor % 2 for factor in factors)
+    kernel = (irfft_of_any if is_odd else irfft) if is_inverse else (rfft_of_any if is_odd else rfft)
+    functions = ("times", "part", "turned", "first_turned", "halved", "plus", *(("divided",) if is_inverse else ()))
+    step = kernel.step(
+        **dict.fromkeys(functions, type),
+        x=x,
+        y=y,
+        factors=np.array(factors, np.int16),
+        places=np.argsort(sources).astype(np.uint16) if is_inverse else sources,
+        roots=config.twiddles.astype(x.dtype).reshape(-1),
+        super_twiddles=config.super_twiddles.astype(x.dtype).reshape(-1),
+        spectrum=spectrum,
+    )
+    written = rows * (samples.shape[-1] if is_inverse else 2 * spectrum.bins)
+    return [step, *clear_steps(y.reshape(-1)[written:])]
 
 
-def _bind_irfft(context: KernelContext, node: Node) -> list[Step] | None:
-    op: FftOpData = node.op_data
-    x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    if not x.size:
-        return clear_steps(y.reshape(-1))
-    rows, type = x.size // x.shape[-1], x.dtype.name
-    shape = np.array([rows, x.shape[-1] // 2, y.shape[-1], op.length // 2], np.int64)
-    arguments = _constants(op.config(inverse=True), LANES[type])
-    step = irfft.step(rounded=type, wrapped=type, halved=type, divided=type, x=x, y=y, **arguments, shape=shape)
-    return [step, *clear_steps(y.reshape(-1)[rows * y.shape[-1] :])]
-
-
-def _constants(config: KissFftrConfig, lane: npt.DTypeLike) -> dict[str, npt.NDArray[Any]]:
-    """Return everything that a transform needs except its input, its output and their shape."""
-    n, unit = config.n, config.twiddles
-    stages = config.factors[::-1]
-    roots, orders = np.empty((len(stages), n, 2), lane), np.empty((len(stages), n), np.int32)
-    rest, positions = n, 1
-    for stage, factor in enumerate(stages):
-        rest //= factor
-        steps = np.multiply.outer(np.arange(factor, dtype=np.intp), np.arange(positions, dtype=np.intp)) * (
-            n // (factor * positions)
-        )
-        roots[stage] = unit[np.broadcast_to(steps[:, np.newaxis], (factor, rest, positions)).reshape(-1)]
-        pairs = np.arange(n, dtype=np.intp).reshape(factor, rest, positions)
-        orders[stage] = (pairs[SLOTS_OF_4, ...] if factor == 4 else pairs).swapaxes(0, 1).reshape(-1)
-        positions *= factor
-    divisors = range(1, 6) if config.scalar.fraction_bits else [1] * 5  # floats are divided at the end
-    parts = [config.scalar.samp_max // divisor for divisor in divisors]
-    sign = 1 if config.inverse else -1
-    return {
-        "work": work_array(2 * n, lane),
-        "spare": work_array(2 * n, lane),
-        "stages": np.array([len(stages), *stages], np.int64),
-        "roots": roots.reshape(-1),
-        "constants": np.array([sign, *parts, unit[n // 3, 1], *unit[n // 5], *unit[2 * n // 5]], lane),
-        "orders": orders.reshape(-1),
-        "super_twiddles": config.super_twiddles.astype(lane).reshape(-1),
-    }
-
-
-BINDINGS = {"SignalIrfft": _bind_irfft, "SignalRfft": _bind_rfft}
+BINDINGS = {"SignalIrfft": _bind, "SignalRfft": _bind}

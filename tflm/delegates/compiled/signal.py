@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,9 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
-from tflm.delegates.compiled.cast import convert
 from tflm.delegates.compiled.casts import as_float64, as_int16, as_int32, as_int64, as_uint64
 from tflm.delegates.compiled.fixed_point import clamped
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.filter_bank import (
     DIGIT_BITS,
@@ -41,7 +39,6 @@ from tflm.kernels.reference.signal.filter_bank import (
     SNR_BITS,
     FilterBank,
     SpectralSubtraction,
-    complete_gains,
     largest_estimate,
     log2_beyond_line,
 )
@@ -102,16 +99,45 @@ def energy(x: Int16s, y: UInt32s, count: int) -> int:
 # --- Channels ----------------------------------------------------------------------------------------------------
 
 
+class Bands(NamedTuple):
+    """Sizes of a filter bank.
+
+    Attributes:
+        channels: number of channels that are computed; there is one more band, before the first channel.
+        checked: number of bands that can change between invokes, and must be inside of the spectrum and the weights.
+        values, weights: number of elements of the spectrum, and of weights and unweights.
+    """
+
+    channels: int
+    checked: int
+    values: int
+    weights: int
+
+
 @kernel
-def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y: Int64s, channels: int) -> int:
+def filter_bank(
+    x: UInt32s,
+    weights: Int16s,
+    unweights: Int16s,
+    starts: Int16s,
+    weight_starts: Int16s,
+    widths: Int16s,
+    y: Int64s,
+    bands: Bands,
+) -> int:
     """Compute weighted sums of the values in each band, and of those in the band before it.
 
     Args:
-        bands: for each band (one more than channels): its start in x, its start in the weights, and its width.
+        starts, weight_starts, widths: for each band: its start in x, its start in the weights, and its width.
     """
+    for band in range(bands.checked):
+        width = as_int32(widths[band])
+        end = max(starts[band] + width - bands.values, weight_starts[band] + width - bands.weights)
+        if width > 0 and (min(starts[band], weight_starts[band]) < 0 or end > 0):
+            return REFUSED
     carried = 0
-    for band in range(channels + 1):
-        start, weight, width = bands[3 * band], bands[3 * band + 1], bands[3 * band + 2]
+    for band in range(bands.channels + 1):
+        start, weight, width = starts[band], weight_starts[band], widths[band]
         total, next_carried = 0, 0
         for i in range(width):
             total += as_int64(x[start + i]) * weights[weight + i]
@@ -119,26 +145,6 @@ def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y
         if band > 0:
             y[band - 1] = carried + total
         carried = next_carried
-    return DONE
-
-
-@kernel
-def find_bands(
-    starts: Int16s, weight_starts: Int16s, widths: Int16s, bands: Int32s, count: int, values: int, weights: int
-) -> int:
-    """Find the bands of a filter bank whose inputs can change between invokes; all must be inside.
-
-    Args:
-        bands: as in `filter_bank`.
-        values, weights: number of elements of the spectrum, and of weights and unweights.
-    """
-    for band in range(count):
-        start, weight, width = as_int32(starts[band]), as_int32(weight_starts[band]), as_int32(widths[band])
-        if width <= 0:
-            start, weight, width = as_int32(0), as_int32(0), as_int32(0)
-        elif min(start, weight) < 0 or start + width > values or weight + width > weights:
-            return REFUSED
-        bands[3 * band], bands[3 * band + 1], bands[3 * band + 2] = start, weight, width
     return DONE
 
 
@@ -187,7 +193,7 @@ def spectral_subtraction(
 
 
 @kernel
-def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, largest: Wide, shift: int, count: int) -> int:
+def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int16s, y: UInt32s, largest: Wide, shift: int, count: int) -> int:
     """Multiply each channel by the gain for its noise estimate, then compress it.
 
     Args:
@@ -201,7 +207,7 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, larges
         return REFUSED
     for i in range(count):
         estimate = as_int64(noise[i])
-        if estimate < 2:
+        if estimate < 3:
             gain = as_int64(gains[estimate])
         else:
             places = 63 - leading_zeros(estimate)
@@ -393,18 +399,12 @@ def _bind_energy(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
-    bank = FilterBank(context, node, node.op_data)
-    arrays = {name: getattr(bank, name).elements for name in ("weights", "unweights")}
     x, y = _elements(node)
-    if bank.is_constant:
-        bands, find = np.array(bank.bands(), np.int32).reshape(-1), []
-    else:
-        count = node.op_data + 1
-        bands = work_array(3 * count, np.int32)
-        sizes = {"count": count, "values": x.size, "weights": min(array.size for array in arrays.values())}
-        numbers = (node.eval_input(i).elements for i in range(3, 6))
-        find = [find_bands.step(**dict(zip(("starts", "weight_starts", "widths"), numbers)), bands=bands, **sizes)]
-    return [*find, filter_bank.step(x=x, **arrays, bands=bands, y=y.view(np.int64), channels=y.size)]
+    names = ("weights", "unweights", "starts", "weight_starts", "widths")
+    arrays = {name: node.eval_input(i).elements for i, name in enumerate(names, 1)}
+    checked = 0 if FilterBank(context, node, node.op_data).is_constant else node.op_data + 1
+    bands = Bands(y.size, checked, x.size, min(arrays[name].size for name in names[:2]))
+    return [filter_bank.step(x=x, **arrays, y=y.view(np.int64), bands=bands)]
 
 
 def _bind_square_root(context: KernelContext, node: Node) -> list[Step] | None:
@@ -435,24 +435,9 @@ def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step]
 
 def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | None:
     x, y = _elements(node)
-    noise, gains = (node.eval_input(i) for i in (1, 2))
-    complete, prepare = complete_gains(gains.elements), []
-    if not gains.is_constant:
-        given = gains.elements[: complete.size]
-        complete = work_array(complete.size, np.int32)
-        prepare = [convert.step(x=given, y=complete, count=given.size), *clear_steps(complete[given.size :])]
-    return [
-        *prepare,
-        automatic_gain.step(
-            x=x,
-            noise=noise.elements,
-            gains=complete,
-            y=y,
-            largest=largest_estimate(gains.elements.size),
-            shift=node.op_data & 63,
-            count=x.size,
-        ),
-    ]
+    noise, gains = (node.eval_input(i).elements for i in (1, 2))
+    sizes = {"largest": largest_estimate(gains.size), "shift": node.op_data & 63, "count": x.size}
+    return [automatic_gain.step(x=x, noise=noise, gains=gains, y=y, **sizes)]
 
 
 def _bind_logarithm(context: KernelContext, node: Node) -> list[Step] | None:
