@@ -37,7 +37,7 @@ from tflm.schedule.line_buffers import (
     row_operators,
     shared_bytes,
 )
-from tflm.schedule.lowering import Lowering
+from tflm.schedule.lowering import Lowering, RamRequirements
 from tflm.schedule.plan import late_reads, plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule, distributed
@@ -253,7 +253,7 @@ def test_what_an_invoke_may_end_with_lasts(operator: str) -> None:
 @given(data=graphs(), cautious=st.booleans())
 def test_tensors_of_any_graph_are_where_calls_look_for_them(data: bytes, cautious: bool) -> None:
     model = tflm.Model(data)
-    planned = plan(model, kernels_of(model, cautious), persistent={"history": 20})
+    planned = plan(model, kernels_of(model, cautious), requirements=RamRequirements({"history": 20}))
     variables = {i for i, table in enumerate(model.subgraphs[0].tensors or ()) if table.is_variable}
     if not variables:
         assert Emulation(model, planned).is_right()
@@ -399,7 +399,7 @@ def test_a_value_is_needed_from_when_it_is_written_until_it_is_read() -> None:
 @pytest.mark.parametrize("with_init", [False, True])
 def test_called_subgraphs_have_memory_of_their_own(with_init: bool) -> None:
     model = tflm.Model(counter(INT8, 40, with_init))
-    planned = plan(model, CautiousKernels(model), persistent={"state": 40})
+    planned = plan(model, CautiousKernels(model), requirements=RamRequirements({"state": 40}))
     called = [b for b in planned.buffers if any(subgraph == 1 for (subgraph, _), _ in b.tensors)]
     assert bool(called) == with_init
     assert any(buffer.scratch_of == (1, 1) for buffer in planned.buffers) == with_init
@@ -424,7 +424,7 @@ def test_variables_are_read_when_they_are_needed(names: str, order: list[int]) -
     main.output(other)
     model = tflm.Model(builder.build())
     assert late_reads(model) == order
-    calls = plan(model, persistent={"a": 8}).calls
+    calls = plan(model, requirements=RamRequirements({"a": 8})).calls
     assert [call.operator for call in calls if isinstance(call, Call)] == order
 
 
@@ -485,7 +485,7 @@ VARIABLES = {"okay_nabu_v2": 3472}
 @pytest.mark.parametrize("name", LARGEST_RAM)
 def test_real_models_run_in_little_ram(corpus: Path, name: str) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
-    planned = plan(model, persistent={"variables": VARIABLES.get(name, 0)})
+    planned = plan(model, requirements=RamRequirements({"variables": VARIABLES.get(name, 0)}))
     assert planned.ram_bytes <= LARGEST_RAM[name]
 
 
@@ -499,7 +499,7 @@ def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Bloc
         if search.stage(first, end) is None:
             continue
         chosen = BlockedStage(first, end, grain)
-        schedule = Lowering(model, kernels, search.operators, (), {}, {}).in_stages([search.calls(chosen)])
+        schedule = Lowering(model, kernels, search.operators, (), RamRequirements()).in_stages([search.calls(chosen)])
         steps = [
             step
             for item, step in zip(schedule.calls, schedule.starts())

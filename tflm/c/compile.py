@@ -43,7 +43,7 @@ from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.calls import Call, Plan
 from tflm.schedule.feeding import with_feeder
-from tflm.schedule.lowering import VIEW_ALIGNMENT
+from tflm.schedule.lowering import VIEW_ALIGNMENT, RamRequirements
 from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
@@ -521,14 +521,15 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Pla
     planned = plan(
         with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
         BoundKernels(bound, extra, choice.overlap),
-        persistent={one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor}
-        | feed_state,
-        alignment=_alignment(extra),
+        RamRequirements(
+            {one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor} | feed_state,
+            _alignment(extra),
+            bound.states,
+            feed,
+            _view_alignment(bound, choice),
+        ),
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
-        states=bound.states,
-        feed=feed,
-        view_alignment=_view_alignment(bound, choice),
         optimize=options.optimize,
         most_bytes=partial(_interpreter_bytes, model, extra),
     )

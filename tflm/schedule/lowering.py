@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, TensorFacts
@@ -35,6 +37,24 @@ VIEW_ALIGNMENT = 4
 """Default alignment in bytes of tensors inside of other tensors."""
 
 
+class RamRequirements(NamedTuple):
+    """What a program needs of its RAM besides its tensors.
+
+    Attributes:
+        persistent: sizes of buffers that last between invokes, by name; variable tensors need not be listed.
+        alignment: alignment of all buffers, in bytes.
+        states: variables that take the values of other tensors at the end of an invoke.
+        feed: the input whose rows the caller passes a few at a time; it is then not in RAM.
+        view_alignment: alignment of tensors inside of other tensors, in bytes.
+    """
+
+    persistent: Mapping[str, int] = MappingProxyType({})
+    alignment: int = 4
+    states: States = MappingProxyType({})
+    feed: Feed | None = None
+    view_alignment: int = VIEW_ALIGNMENT
+
+
 class Lowering:
     """Builds the schedule of a model.
 
@@ -43,10 +63,7 @@ class Lowering:
         kernels: the facts about its kernels.
         operators: the rules by which each operator of the first subgraph computes rows; None if it cannot.
         by_rows: operators outside of stages that may run row by row, in place.
-        persistent: sizes of buffers that last between invokes, except variables, by name.
-        states: variables that take the values of other tensors at the end of an invoke.
-        feed: the input that is not in RAM.
-        view_alignment: alignment of tensors inside of other tensors, in bytes.
+        requirements: what else the RAM has to hold.
         lean: operators outside of stages that use slower kernels with less scratch.
     """
 
@@ -56,10 +73,7 @@ class Lowering:
         kernels: Kernels,
         operators: Sequence[RowOperator | None],
         by_rows: Collection[int],
-        persistent: Mapping[str, int],
-        states: States,
-        feed: Feed | None = None,
-        view_alignment: int = VIEW_ALIGNMENT,
+        requirements: RamRequirements,
         lean: Collection[int] = (),
     ):
         self._model, self._kernels, self._operators = model, kernels, operators
@@ -74,7 +88,7 @@ class Lowering:
         self.schedule = Schedule()
         self._regions: dict[int, BufferRegion] = {}
         self._scratch_buffers: dict[int, list[int]] = {}
-        self._persistent, self._states, self._view_alignment = persistent, states, view_alignment
+        self._persistent, _, self._states, feed, self._view_alignment = requirements
         self._fed = None if feed is None else feed.tensor
 
     def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:

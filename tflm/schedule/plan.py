@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
@@ -13,11 +13,10 @@ from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.line_buffers import FINEST, BlockedStage, LeanCall, LineBufferCosts
-from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
+from tflm.schedule.lowering import Lowering, RamRequirements
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Location, Schedule, distributed, placed
 from tflm.schedule.stage_search import tilings_within
-from tflm.schedule.states import States
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions
@@ -118,6 +117,8 @@ ANY_SIZE = 1 << 40
 SPEED, LEAST_RAM = OPTIMIZATIONS = "speed", "ram"
 """Values of the option `optimize`."""
 
+ANY_RAM = RamRequirements()
+
 LEAN_SHARE = 1.1
 """Maximum RAM for the fastest kernels, relative to the least RAM."""
 
@@ -128,14 +129,10 @@ TOO_LARGE = 1 << 62
 def plan(
     model: Model,
     kernels: Kernels | None = None,
+    requirements: RamRequirements = ANY_RAM,
     *,
-    persistent: Mapping[str, int] | None = None,
     ram_bytes: int | None = None,
     memories: Sequence[int] = (),
-    alignment: int = 4,
-    states: States | None = None,
-    feed: Feed | None = None,
-    view_alignment: int = VIEW_ALIGNMENT,
     optimize: str | None = None,
     most_bytes: Callable[[], int] | None = None,
 ) -> Plan:
@@ -144,15 +141,11 @@ def plan(
     Args:
         model: the model.
         kernels: the facts about its kernels; TFLM's by default.
-        persistent: sizes of buffers that last between invokes, by name; variable tensors need not be listed.
+        requirements: what the RAM has to hold besides the tensors.
         ram_bytes: the RAM limit; the plan is then the one with the fewest calls and moves among those found to fit. If
             none fits, or without a limit, the plan is the smallest one found, or hardly larger.
         memories: sizes in bytes of several memories, the fastest first, in place of `ram_bytes`: the plan then has few
             calls and fits, and the first memories contain the data that is accessed most.
-        alignment: alignment of all buffers, in bytes.
-        states: variables that take the values of other tensors at the end of an invoke.
-        feed: the input whose rows the caller passes a few at a time; it is then not in RAM.
-        view_alignment: alignment of tensors inside of other tensors, in bytes.
         optimize: "speed" uses the fastest kernels in the fewest calls, with as much RAM as they need; "ram" uses the
             least RAM with any kernels; None uses the fastest kernels that need at most a tenth more than that.
         most_bytes: returns the size that a plan should not exceed if slower kernels avoid that.
@@ -164,7 +157,7 @@ def plan(
     order = late_reads(model)
     known = Reordered(kernels or ReferenceKernels(model), order)
     model = reordered(model, order)
-    search = _Search(model, known, persistent or {}, alignment, states or {}, feed, view_alignment)
+    search = _Search(model, known, requirements)
     if memories:
         return known.original(search.in_memories(memories))
     return known.original(search.optimized(ram_bytes, optimize, most_bytes or (lambda: ANY_SIZE)))
@@ -187,19 +180,9 @@ class Variant(NamedTuple):
 class _Search:
     """Plans tilings of a model; the arguments are those of `plan`."""
 
-    def __init__(
-        self,
-        model: Model,
-        kernels: Kernels,
-        persistent: Mapping[str, int],
-        alignment: int,
-        states: States,
-        feed: Feed | None,
-        view_alignment: int,
-    ):
-        self._states, self._feed, self._view_alignment = states, feed, view_alignment
-        self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
-        self._stages = LineBufferCosts(model, kernels, feed)
+    def __init__(self, model: Model, kernels: Kernels, requirements: RamRequirements):
+        self._model, self._kernels, self._requirements = model, kernels, requirements
+        self._stages = LineBufferCosts(model, kernels, requirements.feed)
         self._known: dict[Variant, Plan] = {}
         self._lean_limit: Callable[[float], float] = float
         self._rejected: set[Variant] = set()
@@ -235,7 +218,7 @@ class _Search:
 
     def _lost(self, found: Plan) -> str | None:
         """Return the value that a plan loses; None for a sound plan."""
-        return next(values_lost_in_calls(self._model, found, self._kernels, self._states), None)
+        return next(values_lost_in_calls(self._model, found, self._kernels, self._requirements.states), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
         """Return a plan that fits, with few calls; None if none is found."""
@@ -261,8 +244,8 @@ class _Search:
         if best in self._rejected:
             best = min(self._known, key=self._size)
         size = self._size(best)
-        if size == TOO_LARGE and self._feed is not None:
-            raise CompileError(self._why_not_fed(self._feed))
+        if size == TOO_LARGE and self._requirements.feed is not None:
+            raise CompileError(self._why_not_fed(self._requirements.feed))
         best = self._faster(best, self._lean_limit(size))
         size = self._size(best)
         larger = size * (100 + SLACK) // 100
@@ -293,7 +276,7 @@ class _Search:
         variants = (variant for tiling in tilings for variant in self._variants(tiling.stages))
         for variant in filter(self._is_possible, dict.fromkeys(variants)):
             lowering, schedule = self._lowered(variant)
-            locations = distributed(schedule, usable, self._alignment)
+            locations = distributed(schedule, usable, self._requirements.alignment)
             if locations is not None:
                 planned = _plan(lowering.in_places(locations), locations, variant.stages)
                 if self._lost(planned) is None:
@@ -317,7 +300,7 @@ class _Search:
         """Whether a variant is not rejected, and only a stage reads an input that is not in RAM."""
         if variant in self._rejected:
             return False
-        image = None if self._feed is None else self._feed.image
+        image = None if self._requirements.feed is None else self._requirements.feed.image
         first = [self._stages.stage(stage.first, stage.end) for stage in variant.stages[:1]]
         return image is None or any(stage is not None and image in stage.inner for stage in first)
 
@@ -353,22 +336,13 @@ class _Search:
     def _planned(self, variant: Variant) -> Plan:
         if variant not in self._known:
             lowering, schedule = self._lowered(variant)
-            locations = placed(schedule, self._stages.peak(variant.stages, variant.lean), self._alignment)
+            locations = placed(schedule, self._stages.peak(variant.stages, variant.lean), self._requirements.alignment)
             self._known[variant] = _plan(lowering.in_places(locations), locations, variant.stages)
         return self._known[variant]
 
     def _lowered(self, variant: Variant) -> tuple[Lowering, Schedule]:
-        operators = self._stages.operators
         lowering = Lowering(
-            self._model,
-            self._kernels,
-            operators,
-            variant.by_rows,
-            self._persistent,
-            self._states,
-            self._feed,
-            self._view_alignment,
-            variant.lean,
+            self._model, self._kernels, self._stages.operators, variant.by_rows, self._requirements, variant.lean
         )
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 
