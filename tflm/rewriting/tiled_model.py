@@ -18,7 +18,7 @@ from tflm.planning.model_plan import require_overlap
 from tflm.releases import Releases
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.tiling_report import TiledModel, TiledStage
-from tflm.rewriting.verification import Verification, verified
+from tflm.rewriting.verification import Verification, check_tags, verified
 from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
@@ -248,7 +248,12 @@ class _Search:
         """The best model found, checked with `inputs` random inputs."""
         best, model = self._best, Model(self._best.data)
         unchanged = best.data == self.model.data
-        after = self.before if unchanged else self.measure(model)
+        after, proved = self.before, Verification(unchanged=True)
+        if not unchanged:
+            after = self.measure(model)
+            self._report("values in the plan")
+            check_tags(model, after)
+            proved = verified(self.model, best.simple, model, self.resolver, best.ends, inputs, self._report)
         return TiledModel(
             data=best.data,
             before=self.before,
@@ -259,9 +264,7 @@ class _Search:
             stages=tuple(_stage(best.simple, stage) for stage in best.stages),
             rewrites=dict(best.rewrites),
             needed_operators=tuple(sorted(_operators(model) - _operators(self.model))),
-            proved=Verification(unchanged=True)
-            if unchanged
-            else verified(self.model, best.simple, model, self.resolver, after, best.ends, inputs, self._report),
+            proved=proved,
         )
 
     def _keep(self, found: _Found) -> None:

@@ -172,7 +172,7 @@ def stream(
     streamed = graph.checked()
     warm_up = math.ceil((found.track.rows - used.first) / hop)
     checked = warm_up + MORE_WINDOWS
-    _verify(original, streamed, resolver, found, place, first, checked, report)
+    _verify((original, streamed), resolver, found, place, first, checked, report)
     return StreamedModel(
         data=bytes(streamed.data),
         hop=hop,
@@ -366,8 +366,7 @@ def _without_padding(before: Sequence[int], found: Stream, base: Model) -> int:
 
 
 def _verify(
-    original: Model,
-    streamed: Model,
+    models: tuple[Model, Model],
     resolver: MicroMutableOpResolver,
     stream: Stream,
     place: int,
@@ -377,18 +376,26 @@ def _verify(
 ) -> None:
     """Compare every invoke with the original's answer for its window, and the first ones again after a reset.
 
+    Args:
+        models: the original and its streaming form.
+        resolver: the available operators.
+        stream: the stream.
+        place: number of the input that is streamed.
+        first: the window before the first invoke.
+        windows: number of windows to compare.
+        report: called before each of them.
+
     Raises:
         RewriteError: an answer differs.
     """
     rng = np.random.default_rng(0)
-    one = ready_interpreter(original, resolver)
-    other = ready_interpreter(streamed, resolver)
+    one, other = (ready_interpreter(model, resolver) for model in models)
     axis, hop = stream.track.axis, stream.timeline.hop * stream.track.unit
     for run in range(2):
         window = first
         for number in range(windows if run == 0 else 2):
             report(f"window {number + 1} of {windows}")
-            values = random_inputs(streamed, rng)
+            values = random_inputs(models[1], rng)
             window = np.concatenate([window.take(range(hop, window.shape[axis]), axis), values[place]], axis)
             expected = _answers(one, [*values[:place], window, *values[place + 1 :]])
             require_same_values(_answers(other, values), expected, f"output for window {number} after a reset")
