@@ -18,6 +18,7 @@ from test_projects import CASES, TINY, machine, read_by_cmake
 
 import tflm
 from tflm.application.compiled_fit import compiled_fit
+from tflm.application.export import Firmware
 from tflm.application.machine import Machine
 from tflm.application.projects import project_kinds
 from tflm.application.projects.build import TAKEN_NAMES
@@ -52,13 +53,15 @@ def on_board(where: Board) -> Machine:
 
 @pytest.mark.parametrize("kind", CASES)
 def test_sources_that_serve_compile(kind: str, tmp_path: Path) -> None:
-    write_files(tmp_path, compiled_project_files(TINY, "my model", machine(CASES[kind]), "a test", kind, serve=True))
+    write_files(
+        tmp_path, compiled_project_files(Firmware(TINY, "my model", machine(CASES[kind]), "a test"), kind, serve=True)
+    )
     assert syntax_check(tmp_path) == 2
 
 
 @pytest.mark.parametrize(("kind", "name"), [*CASES.items(), ("platformio", "esp32-cam")])
 def test_projects_are_complete(kind: str, name: str, tmp_path: Path) -> None:
-    files = compiled_project_files(TINY, "my model", machine(name), "a test", kind)
+    files = compiled_project_files(Firmware(TINY, "my model", machine(name), "a test"), kind)
     write_files(tmp_path / "p", files)
     assert syntax_check(tmp_path / "p") == 2
     assert not re.search(
@@ -84,7 +87,7 @@ def test_every_kind_is_tried() -> None:
 @pytest.mark.parametrize("stem", ["main", "string", "StdIO"])
 def test_no_file_has_the_name_of_another(stem: str, tmp_path: Path) -> None:
     assert compiled_name(stem) not in TAKEN_NAMES
-    write_files(tmp_path, compiled_sources(TINY, stem, machine("pico"), "a test"))
+    write_files(tmp_path, compiled_sources(Firmware(TINY, stem, machine("pico"), "a test")))
     assert syntax_check(tmp_path) == 2
 
 
@@ -114,7 +117,7 @@ def test_ram_in_a_memory_of_its_own_has_a_section(tmp_path: Path) -> None:
     ram = tflm.compile_model(MODEL).ram_bytes
     where = board(("DTCM", ram), ("SRAM", 64 << 10))
     found = compiled_fit(MODEL, where, name="m", reserve=1 << 10)
-    files = compiled_project_files(MODEL, "m", on_board(where), "a test", "qemu", found)
+    files = compiled_project_files(Firmware(MODEL, "m", on_board(where), "a test"), "qemu", found)
     assert '#define M_RAM_MEMORY __attribute__((section(".dtcm")))' in files["main.c"]
     assert "} ram M_RAM_MEMORY;" in files["main.c"]
     assert re.search(r"\.dtcm \(NOLOAD\) : \{ \*\(\.dtcm\*\) \} > DTCM", files["memory.ld"])

@@ -24,6 +24,7 @@ from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by
 
 import tflm
 from tflm.application.device_run import overflow_lines, run_device
+from tflm.application.export import Firmware
 from tflm.application.machine import MachineOptions
 from tflm.application.progress import silent
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
@@ -365,7 +366,7 @@ def firmware(
         pytest.skip("needs gcc or clang on Linux")
     model = model or model_with_state()
     compiled = tflm.compile_model(model, compiled_name("m"), ram=ram)
-    files = compiled_sources(model, "m", MachineOptions().machine(), "a test", compiled, serve=True)
+    files = compiled_sources(Firmware(model, "m", MachineOptions().machine(), "a test"), compiled, serve=True)
     write_files(folder, {**files, "m.c": change(files["m.c"]), "main.c": main(files["main.c"])})
     sources = [str(path) for path in folder.glob("*.c")]
     options = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Wextra", "-Werror"]
@@ -389,7 +390,9 @@ def test_the_protocol_is_small(part: str, tmp_path: Path) -> None:
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("needs arm-none-eabi-gcc")
     machine = MachineOptions(target=part).machine()
-    write_files(tmp_path, compiled_project_files(model_with_state(), "m", machine, "a test", "qemu", serve=True))
+    write_files(
+        tmp_path, compiled_project_files(Firmware(model_with_state(), "m", machine, "a test"), "qemu", serve=True)
+    )
     gcc, made = "arm-none-eabi-gcc -std=c99 -mthumb -O2 -Wall -Wextra -Werror", tmp_path / "main.o"
     subprocess.run([*gcc.split(), f"-mcpu={part}", "-c", str(tmp_path / "main.c"), "-o", str(made)], check=True)
     text, data, bss = map(int, tool("arm-none-eabi-size", made).splitlines()[1].split()[:3])

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.application.device_flash import flash_device
 from tflm.application.errors import RequestError
+from tflm.application.export import Firmware
 from tflm.application.projects import project_files
 from tflm.atomic_write import write_files
 from tflm.cli.app import app
@@ -293,7 +294,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 def project(folder: Path, kind: str, board: str) -> None:
     """A project, and what its build would leave."""
-    write_files(folder, project_files(TINY, "my model", machine(board), "a test", kind))
+    write_files(folder, project_files(Firmware(TINY, "my model", machine(board), "a test"), kind))
     (folder / "build").mkdir()
     for name in ("my_model.uf2", "my_model.elf", "flash_args"):
         (folder / "build" / name).touch()

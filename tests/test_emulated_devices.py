@@ -28,7 +28,7 @@ from test_emulated_projects import BUILT, built, named, tree
 import tflm
 from tflm.application.compile_options import compile_options
 from tflm.application.device_run import DeviceRun, random_steps, run_device
-from tflm.application.export import sources
+from tflm.application.export import Firmware, sources
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.progress import silent
 from tflm.application.projects import project_files
@@ -113,11 +113,13 @@ def served(
     """Build TFLM's firmware of a model, whose files `change` may change; returns the program."""
     machine, kind = machine_of(name, kernels), MACHINES[name].kind
     if kind == "none":
-        files = sources(model, "net", machine, "a test", serve=True)
-        values = project_files(model, "net", MachineOptions(target="cortex-m3", kernels=kernels).machine(), "", "qemu")
+        files = sources(Firmware(model, "net", machine, "a test"), serve=True)
+        values = project_files(
+            Firmware(model, "net", MachineOptions(target="cortex-m3", kernels=kernels).machine(), ""), "qemu"
+        )
         files |= {"tflm.cmake": values["tflm.cmake"], "CMakeLists.txt": HOST_PROJECT}
     else:
-        files = project_files(model, "net", machine, "a test", kind, serve=True)
+        files = project_files(Firmware(model, "net", machine, "a test"), kind, serve=True)
     change(files)
     options = [f"-DSTM32_DIR={named('STM32') / 'cmsis_device_f4'}"] if kind == "stm32" else []
     return image_of(
@@ -131,11 +133,11 @@ def served_as_c(model: tflm.Model, name: str, kernels: str, tree: Path) -> Path:
     downloads = tree / DOWNLOADS
     if kind == "none":
         compiled = compiled_with(compile_options(None, None, None, None), model, compiled_name("net"))
-        files = compiled_sources(model, "net", machine, "a test", compiled, serve=True)
+        files = compiled_sources(Firmware(model, "net", machine, "a test"), compiled, serve=True)
         return image_of({**files, "CMakeLists.txt": HOST_PROJECT_OF_C}, f"{name}-c", tree, "none", [])
     called = (None, None) if kernels == "reference" else (kernels, machine.target)
     compiled = compiled_with(compile_options(None, None, *called), model, compiled_name("net"))
-    files = compiled_project_files(model, "net", machine, "a test", kind, None, compiled, serve=True)
+    files = compiled_project_files(Firmware(model, "net", machine, "a test"), kind, None, compiled, serve=True)
     options = [f"-DCMSIS_NN={downloads / 'cmsis_nn'}", *stm32_options(kind, downloads)]
     return image_of(files, f"{name}-{kernels}-c", tree, "none", options)
 

@@ -17,7 +17,7 @@ from networks import branches, mobilenet_v2, resnet
 from test_emulated_projects import answers, built, filled, printed, tree
 
 import tflm
-from tflm.application.export import ArenaMemory, SourceStyle, buffers_in, sources
+from tflm.application.export import ArenaMemory, Firmware, SourceStyle, buffers_in, sources
 from tflm.application.machine import Machine
 from tflm.application.projects import project_files
 from tflm.application.projects.parts import PROCESSORS
@@ -115,7 +115,7 @@ def emulated(
     library = library_for(kernels, BOARD.target)
     machine = Machine(BOARD.target, library, BOARD)
     right = planned(model, BOARD.target, library)
-    write_files(folder, project_files(model, "net", machine, "a test", "qemu", planned=lambda _: right))
+    write_files(folder, project_files(Firmware(model, "net", machine, "a test"), "qemu", planned=lambda _: right))
     if plan.buffers == right.buffers:
         filled(folder)
         checked(folder / "main.cc", right, BOARD.target, library)
@@ -205,8 +205,8 @@ def on_this_machine(model: tflm.Model, plan: MemoriesPlan, tree: Path, folder: P
     log = "\nstatic void Print(const char* text) { std::fputs(text, stdout); }\n"
     ending = log + "int main() { RegisterDebugLogCallback(Print); return Run(); }\n"
     style = SourceStyle(first=first, ending=ending, arenas=tuple(arenas), plan=plan)
-    files = sources(model, "net", Machine(target, kernels, None), "a test", style=style)
-    qemu = project_files(model, "net", Machine(BOARD.target, kernels, None), "a test", "qemu")
+    files = sources(Firmware(model, "net", Machine(target, kernels, None), "a test"), style=style)
+    qemu = project_files(Firmware(model, "net", Machine(BOARD.target, kernels, None), "a test"), "qemu")
     write_files(folder, {**files, "regions.h": REGIONS, "CMakeLists.txt": CMAKE, "tflm.cmake": qemu["tflm.cmake"]})
     filled(folder)
     main = folder / "main.cc"

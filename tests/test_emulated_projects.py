@@ -18,6 +18,7 @@ import pytest
 from test_cli import INT8_MODEL
 
 import tflm
+from tflm.application.export import Firmware
 from tflm.application.linked_report import linked_fit
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects import project_files
@@ -106,7 +107,7 @@ def firmware_prints(found: tflm.Fit, name: str, tree: Path, folder: Path, less: 
     `less` bytes."""
     part = found.board.target.name
     machine = Machine(found.board.target, found.kernels, found.board)
-    write_files(folder, project_files(found.model, name, machine, "a test", "qemu", found=found.found))
+    write_files(folder, project_files(Firmware(found.model, name, machine, "a test"), "qemu", found=found.found))
     filled(folder)
     shrink_arena(folder, less)
     image = built(folder, tree, f"{part}-{found.kernels.name.replace(':', '-')}")
@@ -166,7 +167,7 @@ def named(variable: str) -> Path:
 
 def exported(folder: Path, model: Path, board: str, kind: str) -> Machine:
     on = MachineOptions(board=board).machine()
-    write_files(folder, project_files(tflm.Model.from_file(model), "net", on, "a test", kind))
+    write_files(folder, project_files(Firmware(tflm.Model.from_file(model), "net", on, "a test"), kind))
     return on
 
 
@@ -253,7 +254,7 @@ def test_an_stm32f405_prints_the_predicted_integers(tree: Path, less: int, tmp_p
 def test_settings_are_those_of_esp_idf(board: str, corpus: Path) -> None:
     """Every symbol is declared in a Kconfig file, and headers and functions exist."""
     idf, on = named("IDF_TREE"), MachineOptions(board=board).machine()
-    files = project_files(tflm.Model.from_file(INT8_MODEL), "net", on, "a test", "esp-idf")
+    files = project_files(Firmware(tflm.Model.from_file(INT8_MODEL), "net", on, "a test"), "esp-idf")
     declared = "\n".join(
         path.read_text(errors="replace") for path in (idf / "components").rglob("Kconfig*") if path.is_file()
     )

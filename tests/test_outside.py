@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle import Oracle
 
 import tflm
-from tflm.application.export import sources
+from tflm.application.export import Firmware, sources
 from tflm.application.machine import MachineOptions
 from tflm.firmware.device_check import check_device, operator_findings
 from tflm.schema import Buffer, BuiltinOperator, FullyConnectedOptions, ModelBuilder, TensorType, quantized, write_model
@@ -95,7 +95,7 @@ WRITERS: dict[str, Callable[[tflm.Model], bytes]] = {
     "resize": lambda model: tflm.resize(model, {"x": (1, 8)}),
     "update_versions": tflm.update_versions,
     "metadata": lambda model: with_metadata(model, "mine", b"more"),
-    "export": lambda model: exported(sources(model, "model", MachineOptions().machine(), "a test")),
+    "export": lambda model: exported(sources(Firmware(model, "model", MachineOptions().machine(), "a test"))),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from image_graphs import Images
 
 import tflm
-from tflm.application.export import sources
+from tflm.application.export import Firmware, sources
 from tflm.application.machine import Machine
 from tflm.boards import by_name
 from tflm.libraries import library_for
@@ -79,7 +79,7 @@ def test_the_check_says_so_and_the_export_refuses() -> None:
     assert not tflm.check_device(FOR_REFERENCE.model, target=M4, kernels="reference")
     machine = Machine(M4, library_for("cmsis-nn", M4), None)
     with pytest.raises(tflm.ModelError, match="other kernels"):
-        sources(FOR_REFERENCE.model, "model", machine, "a test")
+        sources(Firmware(FOR_REFERENCE.model, "model", machine, "a test"))
 
 
 def test_fit_writes_another_plan() -> None:

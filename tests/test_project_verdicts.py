@@ -16,6 +16,7 @@ from test_cli import INT8_MODEL
 from test_emulated_projects import called, library, named, tree  # noqa: F401  # a fixture
 
 import tflm
+from tflm.application.export import Firmware
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects import project_files
 from tflm.application.projects.bare import stm32_parts
@@ -47,7 +48,7 @@ class Bench:
 
     def write(self, fit: BoardFit, model: tflm.Model) -> None:
         """Write the project of a model, and leave files as they are that do not change."""
-        files = project_files(model, "net", self.on, "a test", self.kind, found=fit)
+        files = project_files(Firmware(model, "net", self.on, "a test"), self.kind, found=fit)
         ballast = f"{self.folder / 'ballast.o'} -Wl,-u,more_variables,-u,more_constants"
         files["CMakeLists.txt"] += f"target_link_options(net PRIVATE {ballast})\n"
         now = {name: text for name, text in files.items() if not _has(self.folder / name, text)}

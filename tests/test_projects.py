@@ -19,6 +19,7 @@ from test_fit import ARENA, M4, MODEL, board
 
 import tflm
 from tflm.application.errors import RequestError
+from tflm.application.export import Firmware
 from tflm.application.machine import Machine, MachineOptions, libraries_for
 from tflm.application.projects import (
     machine_of_project,
@@ -119,7 +120,7 @@ def machine(name: str, kernels: str | None = None, release: str | None = None) -
 
 
 def written(folder: Path, kind: str, on: Machine, model: tflm.Model = TINY) -> dict[str, str]:
-    files = project_files(model, "my model", on, "a test", kind)
+    files = project_files(Firmware(model, "my model", on, "a test"), kind)
     write_files(folder, files)
     return files
 
@@ -206,7 +207,7 @@ WIRES = [
 
 @pytest.mark.parametrize(("kind", "macros"), WIRES)
 def test_sources_that_serve_compile(compiler: str, kind: str, macros: str, tmp_path: Path) -> None:  # noqa: F811
-    files = project_files(TINY, "my model", machine(CASES[kind]), "a test", kind, serve=True)
+    files = project_files(Firmware(TINY, "my model", machine(CASES[kind]), "a test"), kind, serve=True)
     write_files(tmp_path, files)
     assert syntax_check(compiler, tmp_path, *f"-D{macros}".split()) == 2
 
@@ -296,7 +297,7 @@ def test_esp_idf_builds_reference_kernels_in_place_of_esp_nns(tmp_path: Path) ->
 
 def test_versions_are_pinned_where_they_are_named() -> None:
     on = machine("esp32-s3-eye", "esp-nn@1.1.2", "esp-tflite-micro 1.3.3.1")
-    manifest = project_files(TINY, "m", on, "", "esp-idf")["main/idf_component.yml"]
+    manifest = project_files(Firmware(TINY, "m", on, ""), "esp-idf")["main/idf_component.yml"]
     assert yaml.safe_load(manifest)["dependencies"] == {
         "espressif/esp-tflite-micro": "==1.3.3~1",
         "espressif/esp-nn": "==1.1.2",
@@ -316,7 +317,7 @@ def test_platforms_and_cores_are_pinned(name: str) -> None:
     for kind in [*["platformio"] * bool(ids.platformio), *["arduino"] * bool(ids.fqbn)]:
         on = machine(name, "arduino" if kind == "arduino" else None)
         for files in (project_files, compiled_project_files):
-            (pin,) = wanted.findall("\n".join(files(TINY, "m", on, "", kind).values()))
+            (pin,) = wanted.findall("\n".join(files(Firmware(TINY, "m", on, ""), kind).values()))
             assert re.fullmatch(r"[\w:-]+@\d+\.\d+\.\d+(-[\w.]+)?", pin)
 
 
@@ -328,7 +329,7 @@ def test_every_board_has_a_project(name: str) -> None:
         assert kind is None
         return
     assert kind is not None
-    files = project_files(TINY, "m", on, "a test", kind)
+    files = project_files(Firmware(TINY, "m", on, "a test"), kind)
     assert "README.md" in files
     chip, ids = boards()[name].chip if name in boards() else name, board_ids().get(name)
     usual = {"arduino": "arduino", "espressif": "esp-idf"}
@@ -354,7 +355,7 @@ def test_identifiers_of_boards_are_names_of_boards(name: str) -> None:
 
 def fitted(where: Board) -> tuple[Machine, dict[str, str]]:
     on = Machine(where.target, library_for(where.kernels, where.target), where)
-    return on, project_files(MODEL, "m", on, "a test", "qemu", found=board_fit(MODEL, where))
+    return on, project_files(Firmware(MODEL, "m", on, "a test"), "qemu", found=board_fit(MODEL, where))
 
 
 def test_an_arena_beside_all_else_needs_no_section() -> None:
@@ -436,7 +437,7 @@ def on_esp(arena: int) -> dict[str, str]:
     y = main.tensor("y", (1, arena // 2), TensorType.INT8, quantized(0.1))
     main.operator(BuiltinOperator.RELU, [x], [y])
     main.output(y)
-    return project_files(tflm.Model(builder.build()), "m", machine("esp32-s3-eye"), "a test", "esp-idf")
+    return project_files(Firmware(tflm.Model(builder.build()), "m", machine("esp32-s3-eye"), "a test"), "esp-idf")
 
 
 def test_an_arena_in_psram_has_the_attribute_of_esp_idf(compiler: str, tmp_path: Path) -> None:  # noqa: F811
@@ -483,7 +484,7 @@ def test_start_up_code_runs(part: str, result: int, tmp_path: Path) -> None:
         pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
     where = replace(board(("DTCM", 1_024), ("RAM", 32 << 10)), target=tflm.targets.by_name(part))
     on = Machine(where.target, library_for(where.kernels, where.target), where)
-    write_files(tmp_path, project_files(TINY, "m", on, "a test", "qemu"))
+    write_files(tmp_path, project_files(Firmware(TINY, "m", on, "a test"), "qemu"))
     (tmp_path / "firmware.c").write_text(FIRMWARE.replace("RESULT", str(result)))
     processor = PROCESSORS[part]
     options = (
@@ -516,7 +517,9 @@ def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -
     typed = ["/bin/tflm", "export", str(INT8_MODEL), str(tmp_path)]
     for kind, name in CASES.items():
         folder = tmp_path / kind
-        write_files(folder, project_files(TINY, "m", machine(name), origin_of_project(typed, MachineOptions()), kind))
+        write_files(
+            folder, project_files(Firmware(TINY, "m", machine(name), origin_of_project(typed, MachineOptions())), kind)
+        )
         for path in folder.rglob("*"):
             if path.is_file():
                 assert str(tmp_path) not in path.read_text()
@@ -544,7 +547,7 @@ def test_what_can_not_be_built_is_refused(tmp_path: Path, options: str, message:
 def test_every_kind_is_tried() -> None:
     assert {*CASES} == {*project_kinds()}
     with pytest.raises(RequestError, match="unknown project"):
-        project_files(TINY, "m", machine("pico"), "", "no kind")
+        project_files(Firmware(TINY, "m", machine("pico"), ""), "no kind")
 
 
 def test_fit_writes_the_model_a_report_and_the_project(compiler: str, tmp_path: Path) -> None:  # noqa: F811
@@ -596,7 +599,7 @@ def test_verdict_counts_the_arena_that_the_project_declares(every: int) -> None:
             assert machine.target.family == "risc-v" or options.kernels == "arduino", options
             continue
         found = board_fit(TINY, machine.board, kernels=machine.kernels)
-        declared = arenas_in(project_files(TINY, "m", machine, "a test", kind))
+        declared = arenas_in(project_files(Firmware(TINY, "m", machine, "a test"), kind))
         counted = [each.bytes for each in found.placements]
         compared += 1
         if declared != counted:

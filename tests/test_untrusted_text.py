@@ -14,7 +14,7 @@ import pytest
 from test_cli import INT8_MODEL, figures, run
 
 import tflm
-from tflm.application.export import in_one_line, sources
+from tflm.application.export import Firmware, in_one_line, sources
 from tflm.application.machine import MachineOptions
 from tflm.arena_page import BLOCK_KINDS, arena_frame, arena_page, block_kind
 from tflm.cli.output import table_lines
@@ -171,7 +171,9 @@ def test_every_buffer_of_a_plan_is_of_a_kind_that_has_a_colour() -> None:
 
 
 def test_the_origin_of_sources_stays_in_its_comment() -> None:
-    files = sources(tflm.Model(model_of("a")), "a", MachineOptions().machine(), "tflm export x\n#error\u2028\\")
+    files = sources(
+        Firmware(tflm.Model(model_of("a")), "a", MachineOptions().machine(), "tflm export x\n#error\u2028\\")
+    )
     first = files["main.cc"].splitlines()[0]
     assert first == f"// Made by: {in_one_line('tflm export x' + chr(10) + '#error' + chr(0x2028) + chr(92))}"
     assert "#error" not in files["main.cc"].splitlines()[1]

@@ -368,7 +368,7 @@ def growth_with_operators() -> list[dict[str, Any]]:
 def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The steps from a model to a device, by name."""
     import tflm
-    from tflm.application.export import sources
+    from tflm.application.export import Firmware, sources
     from tflm.application.machine import MachineOptions
     from tflm.runtime.model_report import model_report
 
@@ -379,7 +379,7 @@ def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "measure", lambda: tflm.measure_arena(model, resolver)
     yield "plan", lambda: tflm.plan(model, resolver, planner="greedy")
     yield "inspect", lambda: model_report(model, "grown")
-    yield "export", lambda: sources(model, "grown", machine, "benchmark")
+    yield "export", lambda: sources(Firmware(model, "grown", machine, "benchmark"))
 
 
 def processor_seconds(call: Callable[[], Any]) -> float:

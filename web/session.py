@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import tflm
-from tflm.application.arena import arena_needs, drawn, fits_of_boards, measure, needs_reports
+from tflm.application.arena import ArenaLimits, arena_needs, drawn, fits_of_boards, measure, needs_reports
 from tflm.application.comparison import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
 from tflm.application.errors import RequestError, described
-from tflm.application.export import identifier, sources
+from tflm.application.export import Firmware, identifier, sources
 from tflm.application.fit import Fit, fit, fit_report
 from tflm.application.machine import Machine, MachineOptions, libraries_for
 from tflm.application.models import bytes_from, load_model, share_from
@@ -118,7 +118,7 @@ class Session:
     def arena(self, **machine: str | None) -> Answer:
         """Measure the arena on a machine: figures, reports, the picture; on a board, whether the model fits."""
         on = _machine(machine)
-        needs = arena_needs([(Path(self._path.name), self.model)], on, PLANNER, on.board)
+        needs = arena_needs([(Path(self._path.name), self.model)], on, PLANNER, ArenaLimits(on.board))
         ((_, measured),) = needs.measured
         return {
             "target": on.target.name,
@@ -264,7 +264,7 @@ class Session:
         named = [word for option, value in machine.items() if value for word in (f"--{option}", value)]
         options = ["--project", "none", *(["--typed"] if typed else []), *named]
         origin = shlex.join(["tflm", "export", self._path.name, "firmware", *options])
-        packed = _packed("firmware", sources(self.model, self._path.stem, _machine(machine), origin, typed))
+        packed = _packed("firmware", sources(Firmware(self.model, self._path.stem, _machine(machine), origin), typed))
         about = f"<p><code>{escape(origin)}</code></p>"
         return {"report": about, "files": [{"name": f"{self._path.stem}_firmware.zip", "data": packed}]}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,20 @@ def share(models: Sequence[Model], machine: Machine, planner: str) -> SharedAren
     return SharedArena(allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes)
 
 
+class ArenaLimits(NamedTuple):
+    """Limits that an arena should fit; None for those that were not given.
+
+    Attributes:
+        place: a board.
+        ram: the size of the place's memory, as typed, if it is not a board of the table.
+        budget: bytes.
+    """
+
+    place: Board | None = None
+    ram: str | None = None
+    budget: int | None = None
+
+
 @dataclass(frozen=True)
 class ArenaNeeds:
     """The arena that models need; sizes in bytes.
@@ -89,9 +103,8 @@ class ArenaNeeds:
         measured: each model on the machine or, with `on_all_targets`, on every target.
         shared: an arena for all models; None for a single one.
         fits: the fit of each model, if a memory was named.
-        limit: the budget; None without one.
+        limits: the limits.
         on_all_targets: whether all targets were measured instead of the machine.
-        ram: the size of the only memory, as typed; None on a board of the table.
     """
 
     models: Sequence[tuple[Path, Model]]
@@ -100,9 +113,8 @@ class ArenaNeeds:
     measured: list[tuple[Path, ArenaMeasurement]]
     shared: SharedArena | None
     fits: list[BoardFit]
-    limit: int | None
+    limits: ArenaLimits
     on_all_targets: bool
-    ram: str | None = None
 
     @property
     def needed_bytes(self) -> int:
@@ -113,7 +125,7 @@ class ArenaNeeds:
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict on budget and memory, for all models in one firmware; None if neither was named."""
-        if not self.fits and self.limit is None:
+        if not self.fits and self.limits.budget is None:
             return None
         from tflm.firmware.board_fit import combined
         from tflm.firmware.verdict import verdict_of, within_budget
@@ -128,7 +140,7 @@ class ArenaNeeds:
                 )
             ]
             found = verdict_of(combined(self.fits, [model for _, model in self.models], self.needed_bytes), findings)
-        return found if self.limit is None else within_budget(found, self.needed_bytes, self.limit)
+        return found if self.limits.budget is None else within_budget(found, self.needed_bytes, self.limits.budget)
 
     @property
     def is_fitting(self) -> bool:
@@ -148,13 +160,13 @@ class ArenaNeeds:
         from tflm.application.hand_over import continue_within, not_fitting  # rarely needed
         from tflm.firmware.board_fit import Answer
 
-        if self.limit is not None and self.needed_bytes > self.limit:
-            over = self.needed_bytes - self.limit
-            next_step = continue_within(path, self.machine, str(self.limit))
+        budget, ram = self.limits.budget, self.limits.ram
+        if budget is not None and self.needed_bytes > budget:
+            over, next_step = self.needed_bytes - budget, continue_within(path, self.machine, str(budget))
             raise CheckFailed(
-                f"needs {self.needed_bytes:,} bytes, {over:,} more than the budget of {self.limit:,}; {next_step}"
+                f"needs {self.needed_bytes:,} bytes, {over:,} more than the budget of {budget:,}; {next_step}"
             )
-        place, next_step = self.fits[0].board.name, not_fitting(path, model, self.machine, self.fits[0], self.ram)
+        place, next_step = self.fits[0].board.name, not_fitting(path, model, self.machine, self.fits[0], ram)
         if found.answer is Answer.UNKNOWN:
             raise NotKnown(f"may or may not fit {place}: {found.figures}; {next_step}")
         raise CheckFailed(f"does not fit {place}: {found.figures}; {next_step}")
@@ -164,18 +176,14 @@ def arena_needs(
     models: Sequence[tuple[Path, Model]],
     machine: Machine,
     planner: str,
-    place: Board | None,
-    limit: int | None = None,
+    limits: ArenaLimits,
     on_all_targets: bool = False,
     progress: Progress = silent,
-    ram: str | None = None,
 ) -> ArenaNeeds:
     """Measure each model on the machine or on every target, and all of them in one arena.
 
     Args:
-        place: a board that they should fit, or None.
-        limit: the budget in bytes, or None.
-        ram: the size of the place's memory, if it is not a board of the table.
+        limits: what they should fit.
     """
     every_target = [Machine(target, REFERENCE, None) for target in TARGETS.values()]
     machines = every_target if on_all_targets else [machine]
@@ -187,9 +195,9 @@ def arena_needs(
                 advance()
         loaded = [model for _, model in models]
         shared = share(loaded, machine, planner) if len(loaded) > 1 and not on_all_targets else None
-    on_place = machine._replace(board=place)
-    fits = [] if place is None else [on_place.fit(model, planner=planner) for model in loaded]
-    return ArenaNeeds(models, machine, planner, measured, shared, fits, limit, on_all_targets, ram)
+    on_place = machine._replace(board=limits.place)
+    fits = [] if limits.place is None else [on_place.fit(model, planner=planner) for model in loaded]
+    return ArenaNeeds(models, machine, planner, measured, shared, fits, limits, on_all_targets)
 
 
 def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
@@ -210,7 +218,7 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
         "boards": [fit_figures(fit) for fit in needs.fits],
         "budgets": [_budget(model, fit) for (_, model), fit in zip(needs.models, needs.fits)],
         "verdict": None if needs.verdict is None else verdict_figures(needs.verdict),
-        "budget_bytes": needs.limit,
+        "budget_bytes": needs.limits.budget,
         "needed_bytes": needs.needed_bytes,
         "fits": needs.is_fitting,
     }
@@ -243,7 +251,7 @@ def _budget(model: Model, fit: BoardFit) -> dict[str, Any]:
 def _next_step(path: Path, model: Model, needs: ArenaNeeds, fit: BoardFit) -> list[str]:
     from tflm.application.hand_over import not_fitting, other_build  # for boards alone
 
-    other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.ram)
+    other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.limits.ram)
     return [other] if other else []
 
 

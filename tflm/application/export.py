@@ -457,11 +457,24 @@ def in_one_line(text: str) -> str:
     return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
 
 
+class Firmware(NamedTuple):
+    """A model and the machine whose firmware runs it.
+
+    Attributes:
+        model: the model.
+        stem: the stem of its file name, for identifiers.
+        machine: the machine of the firmware.
+        origin: the command that made the files, for their first line.
+    """
+
+    model: Model
+    stem: str
+    machine: Machine
+    origin: str
+
+
 def sources(
-    model: Model,
-    stem: str,
-    machine: Machine,
-    origin: str,
+    firmware: Firmware,
     typed: bool = False,
     dump: bool = False,
     style: SourceStyle = PLAIN,
@@ -470,9 +483,7 @@ def sources(
     """Return the contents of the files by name.
 
     Args:
-        stem: the stem of the model's file name, for identifiers.
-        machine: the machine of the firmware.
-        origin: the command that made the files, for their first line.
+        firmware: the model and its machine.
         typed: use int8-only registrations for operators that the model has only in int8.
         dump: preserve all tensors, in a larger arena, and print them.
         style: how the project's build system needs them.
@@ -482,14 +493,14 @@ def sources(
         TflmError: the model cannot be allocated, or its memory plan gives wrong answers with the firmware's kernels.
         RequestError: an input or output has a type without a C++ type.
     """
-    model = with_data_inside(model)
+    model, machine = with_data_inside(firmware.model), firmware.machine
     if not dump:
         require_safe_plan(machine.kernels, machine.target, model)
     planner: Planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
     if style.plan is not None:
         planner = style.plan.planner()
     measured = measure_arena(model, AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner)
-    names = names_of(stem, origin)
+    names = names_of(firmware.stem, firmware.origin)
     arenas = (ArenaMemory("arena", measured.minimum_arena_bytes),) if dump or not style.arenas else style.arenas
     operators = operators_of(model)
     served = description_of(machine) if serve else ""

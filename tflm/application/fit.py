@@ -17,6 +17,7 @@ from tflm.application.compiled_fit import (
     compiled_fit_or_none,
     sizes_text,
 )
+from tflm.application.export import Firmware
 from tflm.application.fit_search import AS_IT_IS, Candidate, FitSearch, FitStep
 from tflm.application.machine import BUILDS, DEFAULT_RESERVE, Machine
 from tflm.application.memories import board_uses, memories_table
@@ -200,9 +201,9 @@ class Fit:
             return {}
         if self.fits:
             planned = None if self.plan is None else partial(self._planned, self.plan)
-            return project_files(self.model, name, machine, origin, kind, found=self.found, planned=planned)
+            return project_files(Firmware(self.model, name, machine, origin), kind, found=self.found, planned=planned)
         if self.compiled is not None and self.compiled.fits:
-            return compiled_project_files(Model(self.source), name, machine, origin, kind)
+            return compiled_project_files(Firmware(Model(self.source), name, machine, origin), kind)
         return {}
 
     def _planned(self, plan: MemoriesPlan, kernels: KernelLibrary) -> MemoriesPlan:
@@ -276,9 +277,9 @@ def fit(
             improved(_best_of(search, tell, interrupted=True))
 
     model = with_data_inside(require_model(model))
-    search = FitSearch(model, where, reserve, max_extra_macs, time_limit, tell, hop, on_improvement)
+    search = FitSearch(model, where, reserve, max_extra_macs, tell, hop, on_improvement)
     try:
-        search.run(_libraries(where, kernels, release))
+        search.run(_libraries(where, kernels, release), time_limit)
         return _best_of(search, tell)
     except KeyboardInterrupt:
         if not search.candidates:

@@ -123,7 +123,7 @@ class FitSearch:
     """Tries one version of a model after the other, and keeps them.
 
     Args:
-        model, board, reserve, max_extra_macs, time_limit, progress: as for `fit`.
+        model, board, reserve, max_extra_macs, progress: as for `fit`.
         hop: new frames of an invoke, to try the streaming form; None not to try it.
         improved: is called after each step with a better result than all before.
 
@@ -140,21 +140,24 @@ class FitSearch:
         board: Board,
         reserve: int,
         max_extra_macs: float,
-        time_limit: float | None,
         progress: Callable[[str], None],
         hop: int | None,
         improved: Callable[[], None],
     ):
         self.model, self.board, self.reserve = model, board, reserve
-        self._max_extra_macs, self._time_limit = max_extra_macs, time_limit
-        self._progress, self._hop, self._improved = progress, hop, improved
+        self._max_extra_macs, self._progress, self._hop, self._improved = max_extra_macs, progress, hop, improved
         self.candidates: list[Candidate] = []
         self.steps: list[FitStep] = []
         self.cut_short: list[str] = []
 
-    def run(self, libraries: Sequence[KernelLibrary]) -> None:
-        """Try everything with each library, until the model fits on the chip."""
-        self._time = SearchTime(self._time_limit)
+    def run(self, libraries: Sequence[KernelLibrary], time_limit: float | None) -> None:
+        """Try everything with each library, until the model fits on the chip.
+
+        Args:
+            libraries: the libraries, the usual one first.
+            time_limit: as for `fit`.
+        """
+        self._time = SearchTime(time_limit)
         for library in libraries:
             self._time.begin_library(library is libraries[-1])
             for attempt in self._attempts(library):

@@ -10,6 +10,7 @@ import typer
 
 import tflm
 from tflm.application.arena import (
+    ArenaLimits,
     arena_needs,
     board_with_ram,
     drawn,
@@ -113,9 +114,12 @@ def arena(
     if all_boards:
         _show_boards(loaded, on, machine.reserve or 0, planner, as_json)
         return
-    place = board_with_ram(machine, ram) if ram is not None else machine.board
-    limit = bytes_from(budget) if budget is not None else least_budget(models)
-    needs = arena_needs(loaded, machine, planner, place, limit, all_targets, progress, ram)
+    limits = ArenaLimits(
+        board_with_ram(machine, ram) if ram is not None else machine.board,
+        ram,
+        bytes_from(budget) if budget is not None else least_budget(models),
+    )
+    needs = arena_needs(loaded, machine, planner, limits, all_targets, progress)
     if memories is None:
         names = [planner] if second_planner is None else [planner, second_planner]
         written = _draw(loaded[0], lambda: {name: drawn(*loaded[0], machine, name) for name in names}, html, plot)

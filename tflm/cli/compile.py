@@ -12,6 +12,7 @@ import typer
 
 from tflm.application.compile_options import compile_options
 from tflm.application.errors import OptionError, RequestError
+from tflm.application.export import Firmware
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
@@ -142,7 +143,7 @@ def compile(
             raise OptionError("--serve fills whole inputs; compile the model without --feed-rows")
         (one,), machine = made.models, MachineOptions().machine()
         origin = shlex.join(["tflm", *sys.argv[1:]])
-        files |= compiled_sources(loaded[names[0]], names[0], machine, origin, one, serve=True)
+        files |= compiled_sources(Firmware(loaded[names[0]], names[0], machine, origin), one, serve=True)
     written = write_files(folder, files)
     answer(as_json, compile_figures(paths, made), *(compile_report(model) for model in made.models))
     if not as_json:

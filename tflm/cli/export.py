@@ -15,7 +15,7 @@ import tflm
 from tflm.application.compile_options import compile_options
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
 from tflm.application.errors import OptionError, RequestError
-from tflm.application.export import sources
+from tflm.application.export import Firmware, sources
 from tflm.application.hand_over import not_fitting
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import load_model
@@ -104,7 +104,7 @@ def export(
         named = on.target is not None or machine.board is not None
         part = machine.target if on.kernels == LIBRARY and named else None
         options = compile_options(ram, memories, on.kernels, part)
-        _export_compiled(model, loaded, directory, machine, project, options, serve, origin)
+        _export_compiled(Firmware(loaded, model.stem, machine, origin), directory, project, options, serve)
         return
     if ram is not None:
         raise OptionError("--ram is for --compiled")
@@ -116,10 +116,11 @@ def export(
             raise OptionError("--memories needs a project for a --board, and no --dump; or use tflm plan --memories")
         given = memories_of(memories, loaded, machine)
         planned = partial(_planned, loaded, machine, given)
+    firmware = Firmware(loaded, model.stem, machine, origin)
     if kind == NO_PROJECT:
-        files = sources(loaded, model.stem, machine, origin, typed, dump, serve=serve)
+        files = sources(firmware, typed, dump, serve=serve)
     else:
-        files = project_files(loaded, model.stem, machine, origin, kind, typed, dump, planned=planned, serve=serve)
+        files = project_files(firmware, kind, typed, dump, planned=planned, serve=serve)
         machine = machine_of_project(machine, kind)
     for path in write_files(directory, files):
         print_plain(str(path))
@@ -155,26 +156,20 @@ def _require_memories(memories: Iterable[str], board: Board) -> None:
 
 
 def _export_compiled(
-    path: Path,
-    model: tflm.Model,
-    directory: Path,
-    machine: Machine,
-    project: str | None,
-    options: CompileOptions,
-    serve: bool,
-    origin: str,
+    firmware: Firmware, directory: Path, project: str | None, options: CompileOptions, serve: bool
 ) -> None:
     """Write the model as C, with a project; report whether it fits the board."""
+    machine = firmware.machine
     kind = project or usual_kind(machine) or NO_PROJECT
     if machine.board is not None:
         _require_memories(options.memories, machine.board)
     try:
-        compiled = compiled_with(options, model, compiled_name(path.stem))
+        compiled = compiled_with(options, firmware.model, compiled_name(firmware.stem))
         found = None if machine.board is None else CompiledFit(machine.board, compiled, machine.reserve or 0)
         if kind == NO_PROJECT:
-            files = compiled_sources(model, path.stem, machine, origin, compiled, serve)
+            files = compiled_sources(firmware, compiled, serve)
         else:
-            files = compiled_project_files(model, path.stem, machine, origin, kind, found, compiled, serve)
+            files = compiled_project_files(firmware, kind, found, compiled, serve)
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     except tflm.CompileError as error:

@@ -11,8 +11,7 @@ from string import Template
 
 from tflm.application.compiled_fit import CompiledFit, sizes_text
 from tflm.application.errors import RequestError
-from tflm.application.export import console_header, serve_headers, serve_include, show_output
-from tflm.application.machine import Machine
+from tflm.application.export import Firmware, console_header, serve_headers, serve_include, show_output
 from tflm.application.projects.build import NOT_BUILT, Build, is_esp, project_names
 from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
@@ -25,7 +24,6 @@ from tflm.firmware.board_fit import Placement
 from tflm.graph import Graph
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
-from tflm.schema.model import Model
 from tflm.schema.patch import with_data_inside
 from tflm.targets import align_up
 
@@ -189,10 +187,7 @@ target_include_directories(@target PRIVATE "${CMSIS_NN}/Include")""")
 
 
 def compiled_project_files(
-    model: Model,
-    stem: str,
-    machine: Machine,
-    origin: str,
+    firmware: Firmware,
     kind: str,
     found: CompiledFit | None = None,
     compiled: CompiledModel | None = None,
@@ -201,10 +196,7 @@ def compiled_project_files(
     """The files of a project that runs a model as C, by path.
 
     Args:
-        model: the model.
-        stem: the stem of its file name, for identifiers.
-        machine: the machine of the firmware, whose kernel library TFLM alone would call.
-        origin: the command that made the files, for their first line.
+        firmware: the model and its machine, whose kernel library TFLM alone would call.
         kind: a name from `project_kinds`.
         found: the fit of the model as C on the board, if known.
         compiled: the model as C, compiled with `compiled_name(stem)`, if known.
@@ -214,6 +206,7 @@ def compiled_project_files(
         TflmError: the model cannot be compiled.
         RequestError: the kind is unknown or does not support the board or the library that the model calls.
     """
+    model, stem, machine, origin = firmware
     how = kind_named(kind)
     how.require_part(machine)
     names = project_names(stem, origin)
@@ -246,14 +239,12 @@ def compiled_project_files(
 
 
 def compiled_sources(
-    model: Model,
-    stem: str,
-    machine: Machine,
-    origin: str,
+    firmware: Firmware,
     compiled: CompiledModel | None = None,
     serve: bool = False,
 ) -> dict[str, str]:
     """A model as C with a main that runs it, without a project; arguments and errors as of `compiled_project_files`."""
+    model, stem, machine, origin = firmware
     names = project_names(stem, origin)
     compiled = compiled or compile_model(model, names["name"])
     build = Build(model, machine, names, None)

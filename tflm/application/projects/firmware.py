@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from string import Template
 
-from tflm.application.export import ArenaMemory, SourceStyle, sources
+from tflm.application.export import ArenaMemory, Firmware, SourceStyle, sources
 from tflm.application.machine import Machine
 from tflm.application.projects.arduino import ARDUINO_FIRST
 from tflm.application.projects.bare import tflm_values
@@ -31,10 +31,7 @@ REGISTER = "RegisterDebugLogCallback(Print);"
 
 
 def project_files(
-    model: Model,
-    stem: str,
-    machine: Machine,
-    origin: str,
+    firmware: Firmware,
     kind: str,
     typed: bool = False,
     dump: bool = False,
@@ -47,7 +44,7 @@ def project_files(
     The arena is for the TFLM that the project pins, which may differ from the machine's if that was not chosen.
 
     Args:
-        model, stem, machine, origin, typed, dump, serve: as for `sources`.
+        firmware, typed, dump, serve: as for `sources`.
         kind: a name from `project_kinds`.
         found: the fit of the model on the board, if known.
         planned: plans the model in several memories of the board, for a kernel library.
@@ -57,19 +54,20 @@ def project_files(
         RequestError: the kind is unknown or does not support the board or the kernels, or a tensor's type has no C++
             type.
     """
-    how, machine = kind_named(kind), machine_of_project(machine, kind)
+    how, machine = kind_named(kind), machine_of_project(firmware.machine, kind)
+    model = firmware.model
     if machine.board is not None and (found is None or found.measured.kernels != machine.kernels):
         found = _fit(model, machine, found)
     plan = None
     if planned is not None and machine.board is not None and found is not None:
         plan = planned(machine.kernels)
         model, found = plan.model, replace(found, spread=spread_of(plan, machine.board))
-    build = Build(model, machine, project_names(stem, origin), found, dump)
+    build = Build(model, machine, project_names(firmware.stem, firmware.origin), found, dump)
     arenas = tuple(_arena_memory(build, each, how) for each in build.placements)
     folder = Template(how.folder).substitute(build.names)
     values = {**build.names, **_common(build, arenas), **tflm_values(build), **how.values(build)}
     style = _style(build, how, values if serve else None)._replace(arenas=arenas, plan=plan)
-    written = sources(model, stem, machine, origin, typed, dump, style, serve)
+    written = sources(firmware._replace(model=model, machine=machine), typed, dump, style, serve)
     main = Template(how.main).substitute(build.names)
     renamed = {main if main and name.startswith("main.") else name: text for name, text in written.items()}
     templates = (how.name, *how.templates, *how.source)
