@@ -235,6 +235,45 @@ def test_folders_are_seen_wherever_an_import_stands(form: str) -> None:
     assert folders(sources) == {"memory": {"kernels"}}
 
 
+MOST_PARAMETERS = 7
+"""Of a function that is neither a command, whose parameters are its options, nor one that the package offers."""
+
+MOST_OF_KERNELS = {"c/kernels": 20, "delegates/compiled": 19, "delegates/flex": 10, "kernels/layers": 8}
+"""The same of functions in folders with kernels, whose parameters are the names in generated C; never more."""
+
+OTHERS_INTERFACES = "compat"
+
+
+def parameters_of(function: ast.FunctionDef) -> list[str]:
+    """Names of a function's parameters, without the object of a method."""
+    named = function.args
+    every = [each.arg for each in (*named.posonlyargs, *named.args, *named.kwonlyargs)]
+    return [name for name in every if name not in ("self", "cls")]
+
+
+def offered(path: Path) -> set[int]:
+    """The lines of the functions in a file that are commands or offered by the package, or create what it offers."""
+    lines = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and (node.name in tflm.__all__ or path.parent.name == "cli"):
+            lines.add(node.lineno)
+        if isinstance(node, ast.ClassDef) and node.name in tflm.__all__:
+            lines |= {each.lineno for each in node.body if getattr(each, "name", "") == "__init__"}
+    return lines
+
+
+def test_parameters_that_travel_together_are_records() -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        most = MOST_OF_KERNELS.get(folder, MOST_PARAMETERS)
+        functions = (n for n in statements(ast.parse(path.read_text()).body) if isinstance(n, ast.FunctionDef))
+        for node in () if folder.startswith(OTHERS_INTERFACES) else functions:
+            if len(parameters_of(node)) > most and node.lineno not in offered(path):
+                found.setdefault(folder, []).append(f"{path.name}: {node.name} has {len(parameters_of(node))}")
+    assert found == {}
+
+
 def test_every_hook_has_a_provider() -> None:
     provided = [hook for hook in vars(hooks).values() if isinstance(hook, Hook)]
     assert len(provided) > 3
