@@ -17,13 +17,9 @@ from test_planning import calling
 import tflm
 from tflm.errors import ArenaError
 from tflm.memory import BufferRequirements, SearchLimits, SearchProgress, Stopped, plan_bytes, search_plan
-from tflm.memory.arena_planner import plan_as_tflite
-from tflm.memory.best_fit_memory_planner import place_by_breadth, place_in_best_fit
-from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.arena_planner import TfLiteMemoryPlanner, plan_as_tflite, set_order, unstable_sorted
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest, SubgraphLifetimeBuilder
-from tflm.memory.native_order import set_order, unstable_sorted
-from tflm.memory.placed_buffers import PlacedBuffers
-from tflm.memory.placement_problem import height_unit, least_height, pairs_alive_together, problem_of
+from tflm.memory.placement_search import height_unit, least_height, pairs_alive_together, problem_of
 from tflm.memory.plan_search import (
     STRATEGIES,
     Reporter,
@@ -33,7 +29,7 @@ from tflm.memory.plan_search import (
     _falling_ranks,
     _weights,
 )
-from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
+from tflm.memory.planners import PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
 from tflm.targets import align_up
 from tflm.testing.buffers import LATE_STEPS
 

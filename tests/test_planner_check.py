@@ -13,9 +13,8 @@ import tflm
 from tflm.errors import ArenaError, ArenaExhausted
 from tflm.memory import PLANNERS, Buffer, GreedyMemoryPlanner, LinearMemoryPlanner, OptimalPlanner
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER
-from tflm.memory.greedy_memory_planner import place_greedily
-from tflm.memory.linear_memory_planner import place_linearly
 from tflm.memory.planner import MemoryPlanner
+from tflm.memory.planners import place_greedily, place_linearly
 from tflm.testing import CheckFailed, check_planner
 
 

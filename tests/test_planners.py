@@ -31,7 +31,7 @@ from tflm.memory import (
     plan_bytes,
     search_plan,
 )
-from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.planners import place_greedily
 from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.head_plan import TimeBudget
 from tflm.planning.minimalloc_csv import read_csv, write_csv
@@ -156,7 +156,7 @@ IN_PLAIN_PYTHON = """
 import json, sys
 sys.modules["numba"] = None
 from tflm.memory import BufferRequirements, SearchLimits, search_plan
-from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.planners import place_greedily
 from tflm.compiler.calls import is_available
 from tflm.planning.body_placement import BodyPlacement
 assert not is_available()

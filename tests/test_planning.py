@@ -483,7 +483,7 @@ def test_all_stages_together_keep_the_time_limit(monkeypatch: pytest.MonkeyPatch
         return search(self, bound, None, 1)
 
     monkeypatch.setattr("tflm.planning.head_plan.time", clock)
-    monkeypatch.setattr("tflm.memory.optimal_memory_planner.search_plan", searched)
+    monkeypatch.setattr("tflm.memory.plan_search.search_plan", searched)
     monkeypatch.setattr("tflm.planning.model_plan.smaller_order", ordered)
     monkeypatch.setattr(BodyPlacement, "search", placed)
     tflm.plan(tflm.Model(wide_graph([4] * 5, joined=True)), planner=OptimalPlanner(time_limit=10), **mode)

@@ -251,6 +251,8 @@ ALIASES = {
     "logistic": "activations",
     "tanh": "activations",
     "leaky_relu": "activations",
+    "greedy_memory_planner": "planners",
+    "linear_memory_planner": "planners",
 }
 """Modules for sources with other names, by the stem or the whole path."""
 

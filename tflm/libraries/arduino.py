@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflm.kernels.node import Node
-from tflm.kernels.reference import (
-    fully_connected,
-)
+from tflm.kernels.reference import fully_connected
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
 from tflm.libraries import cmsis_nn
 from tflm.libraries.kernel_library import Concern, Effect

@@ -16,13 +16,7 @@ from tflm.kernels.layers.product import ChannelMultipliers
 from tflm.kernels.node import Node, Requests
 from tflm.kernels.reference import batch_matmul, fully_connected, normalization, pooling, svdf
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
-from tflm.kernels.reference.convolution import (
-    CONV_INPUTS,
-    CONV_PARAMS,
-    DEPTHWISE_INPUTS,
-    TRANSPOSE_INPUTS,
-    wide_bias,
-)
+from tflm.kernels.reference.convolution import CONV_INPUTS, CONV_PARAMS, DEPTHWISE_INPUTS, TRANSPOSE_INPUTS, wide_bias
 from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import (
     PersistentBuffer,

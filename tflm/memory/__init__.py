@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.buffer import Buffer, lower_bound_bytes, plan_bytes
-from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
-from tflm.memory.linear_memory_planner import LinearMemoryPlanner
-from tflm.memory.offsets_planner import OffsetsPlanner
 from tflm.memory.planner import MemoryPlanner, PlacingPlanner, SearchProgress
+from tflm.memory.planners import (
+    BestFitMemoryPlanner,
+    BreadthMemoryPlanner,
+    GreedyMemoryPlanner,
+    LinearMemoryPlanner,
+    OffsetsPlanner,
+)
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 
 if TYPE_CHECKING:
-    from tflm.memory.best_fit_memory_planner import BestFitMemoryPlanner, BreadthMemoryPlanner
-    from tflm.memory.optimal_memory_planner import OptimalPlanner
-    from tflm.memory.plan_search import SearchedPlan, SearchLimits, Stopped, search_plan
-    from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
+    from tflm.memory.arena_planner import TfLiteMemoryPlanner
+    from tflm.memory.plan_search import OptimalPlanner, SearchedPlan, SearchLimits, Stopped, search_plan
 
 BufferRequirements = Buffer
 """The name of a buffer in TFLM's planners."""
 
 LATER = {
-    **dict.fromkeys(("BestFitMemoryPlanner", "BreadthMemoryPlanner"), "best_fit_memory_planner"),
-    "OptimalPlanner": "optimal_memory_planner",
-    **dict.fromkeys(("SearchLimits", "SearchedPlan", "Stopped", "search_plan"), "plan_search"),
-    "TfLiteMemoryPlanner": "tflite_memory_planner",
+    **dict.fromkeys(("OptimalPlanner", "SearchLimits", "SearchedPlan", "Stopped", "search_plan"), "plan_search"),
+    "TfLiteMemoryPlanner": "arena_planner",
 }
 """Names that are imported on first use, with their modules: a model usually needs the greedy planner alone."""
 

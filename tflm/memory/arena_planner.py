@@ -4,20 +4,25 @@ It computes lifetimes by reference counting, lets some outputs share an input's 
 first, each into the best fitting gap. Steps are indices of operators in the subgraph.
 
 TFLite's source does not define an order for tensors of the same size that start at the same operator. This module
-follows LiteRT's own build (see `native_order`), so that offsets are equal. Its sort is not stable, so all tensors and
+follows LiteRT's own build, so that offsets are equal. Its sort is not stable, so all tensors and
 comparisons matter: a resource handle is not a variable there. It has a lifetime like any other tensor, and is only
 placed in the persistent arena.
+
+The order of equal elements follows from libstdc++'s `unordered_set` and `sort`, with which LiteRT is built: a set inserts
+a new element first unless its bucket has others, and the sort is not stable for more than 16 elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tflm.memory.buffer import Place
-from tflm.memory.native_order import set_order, unstable_sorted
+from tflm.memory.buffer import Buffer, Place
+from tflm.memory.lifetimes import ScratchBufferRequest
+from tflm.memory.planners import GreedyMemoryPlanner, OffsetsPlanner
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.model import Model
@@ -263,3 +268,119 @@ def _bytes(tensor: Tensor) -> int:
     for dimension in tensor.shape or ():
         elements *= max(dimension, 0)
     return elements * ELEMENT_TYPES[tensor.type].dtype.itemsize
+
+
+BUCKET_COUNTS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933)
+"""Bucket counts of a growing set, which takes the next count when it has as many elements as buckets."""
+
+INSERTION_SORTED = 16
+"""Ranges up to this size are left to the final insertion sort."""
+
+Less = Callable[[int, int], bool]
+
+
+def set_order(values: Iterable[int]) -> list[int]:
+    """Distinct numbers from 0 in the iteration order of an `unordered_set<int>` that they were inserted into."""
+    order: list[int] = []
+    buckets = BUCKET_COUNTS[0]
+    for value in values:
+        if value in order:
+            continue
+        if len(order) + 1 > buckets:
+            buckets = BUCKET_COUNTS[bisect_left(BUCKET_COUNTS, buckets) + 1]
+            rehashed: list[int] = []
+            for element in order:
+                _put_first(rehashed, element, buckets)
+            order = rehashed
+        _put_first(order, value, buckets)
+    return order
+
+
+def _put_first(order: list[int], value: int, buckets: int) -> None:
+    """Insert before the other elements of its bucket, or at the front if the bucket is empty."""
+    same = (place for place, other in enumerate(order) if other % buckets == value % buckets)
+    order.insert(next(same, 0), value)
+
+
+def unstable_sorted(values: Iterable[int], less: Less) -> list[int]:
+    """The values as `std::sort` orders them: quicksort with the median of three, then insertions.
+
+    The fallback to heap sort for repeated bad partitions is not implemented.
+    """
+    items = list(values)
+    _partition_all(items, 0, len(items), less)
+    for place in range(1, len(items)):
+        item, free = items[place], place
+        while free > 0 and less(item, items[free - 1]):
+            items[free] = items[free - 1]
+            free -= 1
+        items[free] = item
+    return items
+
+
+def _partition_all(items: list[int], first: int, last: int, less: Less) -> None:
+    while last - first > INSERTION_SORTED:
+        _median_to_first(items, first, (first + 1, first + (last - first) // 2, last - 1), less)
+        cut = _partition(items, first + 1, last, first, less)
+        _partition_all(items, cut, last, less)
+        last = cut
+
+
+def _median_to_first(items: list[int], first: int, places: tuple[int, int, int], less: Less) -> None:
+    a, b, c = places
+    if less(items[a], items[b]):
+        median = b if less(items[b], items[c]) else c if less(items[a], items[c]) else a
+    else:
+        median = a if less(items[a], items[c]) else c if less(items[b], items[c]) else b
+    items[first], items[median] = items[median], items[first]
+
+
+def _partition(items: list[int], low: int, high: int, pivot: int, less: Less) -> int:
+    while True:
+        while less(items[low], items[pivot]):
+            low += 1
+        high -= 1
+        while less(items[pivot], items[high]):
+            high -= 1
+        if low >= high:
+            return low
+        items[low], items[high] = items[high], items[low]
+        low += 1
+
+
+class TfLiteMemoryPlanner(OffsetsPlanner):
+    """Puts each tensor where LiteRT would, with TFLM's scratch buffers as its operators' temporaries.
+
+    It uses ArenaPlanner's lifetimes instead of those of `add_buffer`: outputs share places with inputs, and offsets are
+    multiples of 64. Subgraphs have separate memory, one after the other. On a device such a plan is stored in the
+    model, so the arena has TFLM's greedy planner.
+    """
+
+    STRUCT = GreedyMemoryPlanner.STRUCT
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def set_model(self, model: Model, buffers: Sequence[Buffer], requests: Sequence[ScratchBufferRequest]) -> None:
+        """Announce the buffers that `add_buffer` will be called for, in that order.
+
+        Args:
+            buffers: the buffers to place, scratch buffers last.
+            requests: the requests of the scratch buffers.
+        """
+        scratch = len(buffers) - len(requests)
+        places: dict[tuple[bool, int], int] = {}  # scratch buffers and tensors, by number
+        base = first_tensor = 0
+        for index, subgraph in enumerate(model.subgraphs):
+            count = len(subgraph.tensors or ())
+            own = [(i, request) for i, request in enumerate(requests, scratch) if request.subgraph_index == index]
+            temporaries = [Temporary(r.node_index, number, r.bytes) for number, (_, r) in enumerate(own, count)]
+            keys = [*((False, first_tensor + i) for i in range(count)), *((True, i) for i, _ in own)]
+            plan = plan_as_tflite(model, index, temporaries=temporaries)
+            for arena in (plan.arena, plan.persistent_arena):
+                places |= {keys[tensor]: base + place.offset for tensor, place in arena.items()}
+                base += align_up(max((place.end for place in arena.values()), default=0), TENSOR_ALIGNMENT)
+            first_tensor += count
+        keyed = ((True, i) if buffer.tensor is None else (False, buffer.tensor) for i, buffer in enumerate(buffers))
+        # Tensors that no operator uses have neither a place nor a value.
+        self.offsets = [places.get(key, 0) for key in keyed]

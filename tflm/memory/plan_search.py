@@ -15,17 +15,10 @@ import numpy.typing as npt
 
 from tflm.compiler.calls import as_function
 from tflm.memory import placement_search
-from tflm.memory.best_fit_memory_planner import place_by_breadth, place_in_best_fit
 from tflm.memory.buffer import Buffer, Integers, plan_bytes
-from tflm.memory.greedy_memory_planner import place_greedily
-from tflm.memory.placement_problem import (
-    Problem,
-    height_unit,
-    least_height,
-    pairs_alive_together,
-    problem_of,
-)
+from tflm.memory.placement_search import Problem, height_unit, least_height, pairs_alive_together, problem_of
 from tflm.memory.planner import SearchProgress
+from tflm.memory.planners import GreedyMemoryPlanner, place_by_breadth, place_greedily, place_in_best_fit
 
 DEFAULT_TIME_LIMIT = 10.0
 """Default time limit of a search, in seconds."""
@@ -332,3 +325,63 @@ def _falling_ranks(*keys: Integers) -> npt.NDArray[np.float64]:
     ranks = np.empty(len(keys[0]), np.float64)
     ranks[np.lexsort([-key for key in reversed(keys)])] = np.arange(len(ranks), 0, -1, dtype=np.float64)
     return ranks
+
+
+class OptimalPlanner(GreedyMemoryPlanner):
+    """Plans with `search_plan`.
+
+    Args:
+        time_limit: seconds, None without a limit. The time starts when a search is ready to run.
+        step_limit: the largest number of search steps. With `time_limit=None`, equal models have equal plans.
+        capacity: target size in bytes: the search ends at the first plan that is not larger.
+        progress: called about twice a second during the search.
+
+    Attributes:
+        searched: the full result, with the reason why the search ended; None before a search.
+    """
+
+    def __init__(
+        self,
+        *,
+        time_limit: float | None = DEFAULT_TIME_LIMIT,
+        step_limit: int | None = None,
+        capacity: int = 0,
+        progress: Progress | None = None,
+    ):
+        super().__init__()
+        self._limits = SearchLimits(time_limit, step_limit, capacity, progress)
+        self.searched: SearchedPlan | None = None
+        self.place = self._search
+
+    @property
+    def limited_search(self) -> OptimalPlanner:
+        """The planner itself."""
+        return self
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds, None without a limit."""
+        return self._limits.seconds
+
+    @property
+    def progress(self) -> Progress | None:
+        """Called with the progress of a search."""
+        return self._limits.progress
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """Apply another time limit until the context ends."""
+        limits, self._limits = self._limits, self._limits._replace(seconds=seconds)
+        try:
+            yield
+        finally:
+            self._limits = limits
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether the plan is proved to be the smallest."""
+        return self.searched is not None and self.searched.stopped is Stopped.PROVED_OPTIMAL
+
+    def _search(self, buffers: Sequence[Buffer]) -> list[int]:
+        self.searched = search_plan(buffers, self._limits)
+        return self.searched.offsets

@@ -17,9 +17,8 @@ from typing import NamedTuple
 from tflm.errors import ArenaError, ArgumentError
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, lower_bound_bytes, plan_bytes
-from tflm.memory.greedy_memory_planner import place_greedily
-from tflm.memory.placed_buffers import PlacedBuffers
 from tflm.memory.planner import MemoryPlanner
+from tflm.memory.planners import PlacedBuffers, place_greedily
 from tflm.targets import align_down, align_up
 
 REGION_BYTES = 1 << 32

@@ -13,15 +13,11 @@ from typing import NamedTuple
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
-from tflm.memory import (
-    ARENA_ALIGNMENT,
-    lower_bound_bytes,
-    plan_bytes,
-)
+from tflm.memory import ARENA_ALIGNMENT, lower_bound_bytes, plan_bytes
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
-from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
 from tflm.memory.planner import MemoryPlanner, ask_planner, limited_search, tell_planner
+from tflm.memory.planners import place_greedily
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement
 from tflm.planning.joined_buffers import overwritten_inputs

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflm.memory.buffer import Buffer
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest
-from tflm.memory.placed_buffers import PlacedBuffers
+from tflm.memory.planners import PlacedBuffers
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
 from tflm.schema.model import Model

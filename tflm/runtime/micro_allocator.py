@@ -79,14 +79,7 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.tables import Tensor
-from tflm.targets import (
-    HOST,
-    INT32,
-    Struct,
-    Target,
-    align_up,
-    require_target,
-)
+from tflm.targets import HOST, INT32, Struct, Target, align_up, require_target
 
 Planner = Union[str, Sequence[int], MemoryPlanner]
 """The name of a planner, a plan as a list of offsets, or a planner object."""

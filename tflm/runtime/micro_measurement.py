@@ -16,11 +16,7 @@ from tflm.memory.buffer import Buffer
 from tflm.releases import Releases
 from tflm.runtime.delegate import Delegate
 from tflm.runtime.growing_arena import FIRST_ARENA_BYTES, in_growing_arena
-from tflm.runtime.micro_allocator import (
-    PLANNER_WORKING_SPACE,
-    Planner,
-    require_planner,
-)
+from tflm.runtime.micro_allocator import PLANNER_WORKING_SPACE, Planner, require_planner
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_measurement_report import ArenaMeasurement, KernelsRefusal, Peak

@@ -1,11 +1,6 @@
 """The tables of a model file, from the root down to a tensor's quantization."""
 
-from tflm.schema.enums import (
-    BuiltinOperator,
-    CustomOptionsFormat,
-    DimensionType,
-    TensorType,
-)
+from tflm.schema.enums import BuiltinOperator, CustomOptionsFormat, DimensionType, TensorType
 from tflm.schema.layout import (
     AlignedByteVector,
     Bool,

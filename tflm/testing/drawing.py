@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tflm.schema import (
-    ELEMENT_TYPES,
-    ActivationFunctionType,
-    QuantizationParameters,
-    TensorType,
-    quantized,
-)
+from tflm.schema import ELEMENT_TYPES, ActivationFunctionType, QuantizationParameters, TensorType, quantized
 
 Arrays = list[np.ndarray[Any, Any]]
 

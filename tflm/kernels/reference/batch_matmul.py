@@ -15,11 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import (
-    QuantizedMultiplier,
-    WideQuantizedMultiplier,
-    quantize_multiplier,
-)
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
 from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.layers.product import exact_type, factors, float_product, largest_distance

@@ -12,12 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import (
-    QuantizedMultiplier,
-    Raw,
-    int32_from_float,
-    round_half_away_array,
-)
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, int32_from_float, round_half_away_array
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
