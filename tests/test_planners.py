@@ -32,7 +32,7 @@ from tflm.memory import (
     search_plan,
 )
 from tflm.memory.planners import place_greedily
-from tflm.planning.body_placement import BodyPlacement
+from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import TimeBudget
 from tflm.planning.minimalloc_csv import read_csv, write_csv
 from tflm.planning.views import Body, Piece, most_alive
@@ -158,7 +158,7 @@ sys.modules["numba"] = None
 from tflm.memory import BufferRequirements, SearchLimits, search_plan
 from tflm.memory.planners import place_greedily
 from tflm.compiler.calls import is_available
-from tflm.planning.body_placement import BodyPlacement
+from tflm.planning.bars import BodyPlacement
 assert not is_available()
 problems = json.load(sys.stdin)
 plans = [search_plan([BufferRequirements(*b) for b in p], SearchLimits(seconds=None, steps=400)) for p in problems]
@@ -307,7 +307,7 @@ def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyP
     heights = []
     for seconds in (0.0, 5.0, 40.0):
         clock = Clock(0.01)
-        monkeypatch.setattr("tflm.planning.body_placement.time", clock)
+        monkeypatch.setattr("tflm.planning.bars.time", clock)
         offsets = BodyPlacement(bodies).search(16, seconds, rounds=100_000)  # no placement reaches it
         heights.append(max(offset + body.bytes for offset, body in zip(offsets, bodies)))
         assert seconds <= clock.now < seconds + 0.2

@@ -22,7 +22,7 @@ from test_real_models import recorded
 import tflm
 from tflm.memory import Buffer, GreedyMemoryPlanner, OptimalPlanner, SearchProgress
 from tflm.memory.plan_search import search_plan
-from tflm.planning.body_placement import BodyPlacement
+from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
 from tflm.planning.views import Piece, Views, last_steps, most_alive

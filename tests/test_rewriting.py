@@ -26,10 +26,9 @@ from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule import rows as row_arithmetic
 from tflm.schedule.band_costs import BandCosts, BandedStage, OperatorCosts, StageEstimate, concatenations, stages_of
 from tflm.schedule.band_search import band_rules, write_stages
-from tflm.schedule.liveness import Liveness
 from tflm.schedule.operator_costs import measured_costs
 from tflm.schedule.rows import Rows, Window, band_of_windows
-from tflm.schedule.stage_search import tilings_within
+from tflm.schedule.stage_search import Liveness, tilings_within
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,

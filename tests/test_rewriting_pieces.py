@@ -25,8 +25,7 @@ from tflm.rewriting.verification import (
 )
 from tflm.schedule.band_costs import BandCosts, BandedStage, StageEstimate, _band, concatenations
 from tflm.schedule.band_search import Tiler
-from tflm.schedule.band_stage import BandOperator
-from tflm.schedule.bands import BandStep
+from tflm.schedule.bands import BandOperator, BandStep
 from tflm.schedule.rows import Border, Rows, band_of_border
 from tflm.schedule.stage_search import KEPT, Tiling, _pareto_optimal
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType, WhileOptions

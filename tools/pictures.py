@@ -19,7 +19,7 @@ import numpy as np
 
 import tflm
 from tflm.graph import Graph
-from tflm.rewriting.streaming.time_axis import stream_along
+from tflm.rewriting.streaming.causal import stream_along
 from tflm.rewriting.streaming.time_rules import Track
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out

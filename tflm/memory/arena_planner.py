@@ -8,8 +8,8 @@ follows LiteRT's own build, so that offsets are equal. Its sort is not stable, s
 comparisons matter: a resource handle is not a variable there. It has a lifetime like any other tensor, and is only
 placed in the persistent arena.
 
-The order of equal elements follows from libstdc++'s `unordered_set` and `sort`, with which LiteRT is built: a set inserts
-a new element first unless its bucket has others, and the sort is not stable for more than 16 elements.
+The order of equal elements follows from libstdc++'s `unordered_set` and `sort`, with which LiteRT is built: a set
+inserts a new element first unless its bucket has others, and the sort is not stable for more than 16 elements.
 """
 
 from __future__ import annotations

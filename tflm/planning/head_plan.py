@@ -18,10 +18,8 @@ from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
 from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
 from tflm.memory.planner import MemoryPlanner, ask_planner, limited_search, tell_planner
 from tflm.memory.planners import place_greedily
-from tflm.planning.bars import BodyMember, Trailing
-from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement
-from tflm.planning.joined_buffers import overwritten_inputs
-from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
+from tflm.planning.bars import ROUNDS_PER_BODY, BodyMember, BodyPlacement, Trailing
+from tflm.planning.views import Body, Piece, Views, last_steps, most_alive, overwritten_inputs
 from tflm.schema.model import Model
 from tflm.targets import align_up
 

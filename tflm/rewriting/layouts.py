@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import element_wise
-from tflm.rewriting.orders import Order, inverse
+from tflm.rewriting.cleanup import Order, inverse
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import ConcatenationOptions, ReducerOptions
 from tflm.schema.tables import Operator

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from tflm.graph import Graph
-from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators
-from tflm.rewriting.constants import merge_constants
+from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators, moves_nothing
 from tflm.rewriting.fold import fold_pads
-from tflm.rewriting.identities import drop_identities
-from tflm.rewriting.orders import moves_nothing
+from tflm.rewriting.identities import drop_identities, merge_constants
 from tflm.rewriting.transposes import move_transposes, peak_bytes, reshape_instead
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Operator

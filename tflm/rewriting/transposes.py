@@ -12,19 +12,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.graph import Graph
-from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators
-from tflm.rewriting.layouts import Change, flipped, run_in
-from tflm.rewriting.orders import (
+from tflm.rewriting.cleanup import (
     MAXIMUM_RANK,
     TRANSPOSED_TYPES,
     Order,
     composed,
+    drop_operators_to_no_effect,
+    drop_unread_operators,
     inverse,
     is_identity,
     moves_nothing,
     order_of,
     transposed,
 )
+from tflm.rewriting.layouts import Change, flipped, run_in
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, TransposeOptions
 from tflm.schema.signature import Signature

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tflm.graph import Graph
-from tflm.schedule.band_stage import MAXIMUM_CONCATENATED, BandOperator, Stage, slices_in
-from tflm.schedule.bands import BandRule
-from tflm.schedule.liveness import Liveness
+from tflm.schedule.bands import MAXIMUM_CONCATENATED, BandOperator, BandRule, Stage, slices_in
 from tflm.schedule.rows import Rows
-from tflm.schedule.stage_search import Tiling, tilings_within
+from tflm.schedule.stage_search import Liveness, Tiling, tilings_within
 
 LONGEST_STAGE = 16
 """Maximum number of operators in a stage."""

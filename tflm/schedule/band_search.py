@@ -16,11 +16,9 @@ from tflm.memory import ARENA_ALIGNMENT
 from tflm.planning.head_plan import Head
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.schedule.band_costs import BandCosts, BandedStage
-from tflm.schedule.band_stage import Stage, StageWriter
-from tflm.schedule.bands import BandRule, axis_of, band_rule
-from tflm.schedule.liveness import lifetimes_of
+from tflm.schedule.bands import BandRule, Stage, StageWriter, axis_of, band_rule
 from tflm.schedule.operator_costs import Measure, Objective, measured_costs
-from tflm.schedule.stage_search import Tiling
+from tflm.schedule.stage_search import Tiling, lifetimes_of
 from tflm.schema.model import Model
 from tflm.schema.patch import with_plan
 from tflm.schema.tables import Operator

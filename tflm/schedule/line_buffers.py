@@ -20,9 +20,8 @@ from tflm.schedule.bands import PADS, ROWS, band_rule
 from tflm.schedule.calls import BufferRegion, MovedRows
 from tflm.schedule.feeding import FEEDER, Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
-from tflm.schedule.liveness import Liveness
 from tflm.schedule.rows import Rows
-from tflm.schedule.stage_search import Tiling
+from tflm.schedule.stage_search import Liveness, Tiling
 from tflm.schema.model import Model
 
 

@@ -26,9 +26,9 @@ from tflm.schedule.line_buffers import (
     capacities,
     runs_by_rows,
 )
-from tflm.schedule.liveness import lasting_tensors, lifetimes_of
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Location, Schedule
+from tflm.schedule.stage_search import lasting_tensors, lifetimes_of
 from tflm.schedule.states import States, followed
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator

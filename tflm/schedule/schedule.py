@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.planning.bars import BodyMember, Trailing
-from tflm.planning.body_placement import BodyPlacement
+from tflm.planning.bars import BodyMember, BodyPlacement, Trailing
 from tflm.planning.views import Body, Piece, merged
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
 

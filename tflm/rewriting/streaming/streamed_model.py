@@ -15,10 +15,16 @@ from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError, StreamError
 from tflm.graph import Graph
 from tflm.rewriting.simplify import simplified
-from tflm.rewriting.streaming.causal import causal_form
-from tflm.rewriting.streaming.row_plan import row_plan
+from tflm.rewriting.streaming.causal import (
+    Stream,
+    candidates,
+    causal_form,
+    convolution_out_of_step,
+    least_hop,
+    stream_along,
+)
+from tflm.rewriting.streaming.kept_rows import row_plan
 from tflm.rewriting.streaming.stream_writer import StreamWriter, Values
-from tflm.rewriting.streaming.time_axis import Stream, candidates, convolution_out_of_step, least_hop, stream_along
 from tflm.rewriting.streaming.time_rules import Track
 from tflm.rewriting.verification import random_inputs, require_same_values
 from tflm.runtime.growing_arena import ready_interpreter
