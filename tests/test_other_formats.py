@@ -208,13 +208,14 @@ def test_what_export_writes_is_read_by_commands(tmp_path: Path) -> None:
     ("source", "said"),
     [
         ("const char a[] = {1, 2};\nint b[] = {3};", r"no model in its arrays \(a, b\)"),
+        ("int b[] = {1, 2, 3, 4, e, f, g, h, i};", r"no model in its arrays \(b\)"),
         (STYLES["decimal"] + STYLES["signed"], r"several models in its arrays \(g_model, m\)"),
         (STYLES["xxd"][:9000], "cut off: no brace closes the array model_tflite after 1,4"),
         (STYLES["decimal"].replace(",0,", ",256,", 1).replace("{28,256", "{28,0"), "256, which is not a byte"),
         (STYLES["xxd"].replace("0x54, 0x46", "0x54, 0x46", 1).replace("};", "x };", 1), "in place of a number"),
         ("extern const unsigned char g_model[];\n", "not a .tflite model but text"),
     ],
-    ids=["no model", "two models", "cut off", "no byte", "no number", "no array"],
+    ids=["no model", "no bytes", "two models", "cut off", "no byte", "no number", "no array"],
 )
 def test_c_source_without_one_model_is_refused(source: str, said: str) -> None:
     with pytest.raises(tflm.ModelError, match=said):

@@ -3,8 +3,8 @@
 A fault is a typical programming slip that a good test detects: `<` for `<=`, a constant off by one, `min` for `max`,
 `+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
 by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
-errors and logs, seeds of random numbers, bounds of waits and of the effort of a search, members of enumerations, and
-tables of data.
+errors and logs, seeds and strategies of random draws, bounds of waits and of the effort of a search, members of
+enumerations, and tables of data.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ FUNCTIONS = {
     "ceil": "floor",
 }
 
-SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc|time\.sleep$)\b")
-"""Calls that only log, clean up or wait."""
+SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc|os\.fsync$|time\.sleep$)\b")
+"""Calls that only log, clean up, wait, or make files outlast a loss of power."""
 
 SILENT_KEYWORDS = {
     "stacklevel",
@@ -234,7 +234,13 @@ def _is_silent(node: ast.AST) -> bool:
     if isinstance(node, (ast.Assert, ast.Raise, ast.JoinedStr)):
         return True
     if isinstance(node, ast.FunctionDef):
-        return node.name in SILENT_FUNCTIONS or any(ast.unparse(of).endswith("overload") for of in node.decorator_list)
+        decorators = (ast.unparse(each) for each in node.decorator_list)
+        draws = node.returns is not None and "SearchStrategy" in ast.unparse(node.returns)
+        return (
+            draws
+            or node.name in SILENT_FUNCTIONS
+            or any(each.endswith(("overload", "composite")) for each in decorators)
+        )
     if isinstance(node, ast.If):
         return bool(re.search(r"\bTYPE_CHECKING\b|\b__name__\b", ast.unparse(node.test)))
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
