@@ -246,6 +246,7 @@ overlaps: $(TESTING)
 figures: $(TESTING)
 	$(VENV)/bin/python tests/test_figures.py
 	$(VENV)/bin/python tests/test_public_defaults.py
+	$(VENV)/bin/python tests/test_concerns.py
 	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says" tests/test_options.py tests/test_json_schema.py
 
 faults: $(TESTING)

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, given, settings
+
+from tflm.testing.drawing import OperatorCase
+from tflm.testing.operators import OPERATORS
 
 MANY = 100
 """Fewest examples in a hypothesis profile of `make long`; the others draw fewer."""
@@ -30,3 +33,16 @@ def examples(count: int) -> int:
 
 def _rare(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.long)
+
+
+def drawn(operator: str, count: int) -> list[OperatorCase]:
+    """Models of an operator, with inputs; the same in every run."""
+    found: list[OperatorCase] = []
+
+    @settings(max_examples=count, phases=(Phase.generate,), derandomize=True, database=None)
+    @given(OPERATORS[operator])
+    def draw(case: OperatorCase) -> None:
+        found.append(case)
+
+    draw()
+    return found

@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pytest
 from c_library import in_c
 from differential import run as run_model
-from hypothesis import Phase, given, settings
 from outcomes import count
-from sampling import some
+from sampling import drawn, some
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
@@ -54,8 +53,6 @@ from tflm.kernels.registration import Registration
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
-from tflm.testing.drawing import OperatorCase
-from tflm.testing.operators import OPERATORS
 
 Array = npt.NDArray[Any]
 
@@ -473,19 +470,6 @@ class StepCall(NamedTuple):
     kernel: Kernel
     before: list[Any]
     after: list[Any]
-
-
-def drawn(operator: str, count: int) -> list[OperatorCase]:
-    """Models of an operator, with inputs; the same in every run."""
-    found: list[OperatorCase] = []
-
-    @settings(max_examples=count, phases=(Phase.generate,), derandomize=True, database=None)
-    @given(OPERATORS[operator])
-    def draw(case: OperatorCase) -> None:
-        found.append(case)
-
-    draw()
-    return found
 
 
 class BoundCase(NamedTuple):

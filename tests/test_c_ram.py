@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from checked_program import CheckedProgram, needs_compiler
 from image_graphs import Images, shrinking_network
-from test_c_kernels import drawn
+from sampling import drawn
 from test_real_models import NAMES
 
 import tflm

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from differential import assert_close, run
 from oracle import Oracle, OracleError
-from test_c_kernels import drawn
+from sampling import drawn
 
 import tflm
 from tflm.schema import ELEMENT_TYPES, TensorType, read_model

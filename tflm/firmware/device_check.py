@@ -213,8 +213,8 @@ def _reasons(
         yield from _mismatched_tables(model, view)
     try:
         concerns = library.concerns_about(name, view)
-    except OperatorError:
-        return  # it lacks tensors: allocating the model reports it
+    except (OperatorError, IndexError, ZeroDivisionError):
+        return  # it lacks tensors or dimensions, or has strides of 0: allocating the model reports it
     for concern in concerns:
         yield concern.effect, concern.happens, concern.advice, concern.shown
 
