@@ -362,6 +362,7 @@ def test_an_error_before_the_first_invoke_leaves_the_arena_free(phase: str) -> N
     with pytest.raises(RuntimeError, match=f"no {phase}"):
         made.allocate_tensors()
     assert allocator.used_bytes() == used
+    assert delegate.freed == (phase != "prepare")
     delegate.phase = None
     for ours, theirs in zip(result(made), result(interpreter(sines(), ()))):
         np.testing.assert_array_equal(ours, theirs)
