@@ -28,6 +28,7 @@ from tflm.schema import (
     ReducerOptions,
     TensorType,
     TransposeOptions,
+    VarHandleOptions,
 )
 from tflm.targets import CORTEX_M, align_up
 
@@ -91,6 +92,20 @@ def test_reductions_need_no_copy_of_their_input(
     main.output(y)
     model = tflm.Model(builder.build())
     assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
+def test_handles_of_variables_take_no_ram() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.FLOAT32)
+    handle = main.tensor("handle", (), TensorType.RESOURCE)
+    y = main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="v"))
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, x], [])
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [y])
+    main.output(y)
+    model = tflm.Model(builder.build())
+    assert tflm.compile_model(model).ram_bytes == interpreter_bytes(model) == 2 * 16
 
 
 def test_floats_are_added_in_their_sum() -> None:

@@ -23,7 +23,7 @@ from tflm.targets import align_up
 
 
 def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
-    """Return the lifetimes of the tensors of all subgraphs, except variables.
+    """Return the lifetimes of the tensors of all subgraphs, except variables and their handles, which are constants.
 
     Args:
         model: the model.
@@ -32,7 +32,11 @@ def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
     tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
     nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
     requests = [ScratchBufferRequest(size, 0, node) for node, size in enumerate(scratch) if size]
-    return LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), requests, None)
+    handles = [
+        frozenset(output for node in of_subgraph if node.operator == "VAR_HANDLE" for output in node.outputs)
+        for of_subgraph in nodes
+    ]
+    return LifetimeBuilder(model, nodes, tensors, handles, requests, None)
 
 
 def lasting_tensors(model: Model) -> list[set[int]]:
