@@ -244,6 +244,7 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("DEPTHWISE_CONV_2D", TensorType.INT8, _convolution, MOST),
     ("DEPTHWISE_CONV_2D", TensorType.FLOAT32, _convolution, FEW),
     ("AVERAGE_POOL_2D", TensorType.INT8, _pool, FEW),
+    ("AVERAGE_POOL_2D", TensorType.FLOAT32, _pool, FEW),
     ("MAX_POOL_2D", TensorType.INT8, _pool, FEW),
     ("FULLY_CONNECTED", TensorType.INT8, _fully_connected, MANY),
     ("FULLY_CONNECTED", TensorType.FLOAT32, _fully_connected, FEW),

@@ -51,21 +51,9 @@ KERNELS: Mapping[str, SmallKernel] = {
         False,
         SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False),
     ),
-    "AVERAGE_POOL_2D": SmallKernel(
-        pooling.bind,
-        no_scratch,
-        pooling.overlap,
-        True,
-        SmallKernel(pooling.bind_floats, no_scratch, pooling.overlap, False),
+    **dict.fromkeys(
+        ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), SmallKernel(pooling.bind, no_scratch, pooling.overlap, True)
     ),
-    "L2_POOL_2D": SmallKernel(
-        no_kernels,
-        no_scratch,
-        None,
-        False,
-        SmallKernel(pooling.bind_floats, no_scratch, pooling.overlap, False),
-    ),
-    "MAX_POOL_2D": SmallKernel(pooling.bind, no_scratch, pooling.overlap, True),
     "BATCH_MATMUL": SmallKernel(matrices.bind, no_scratch, no_overlap, False),
     "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),

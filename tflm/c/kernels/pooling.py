@@ -1,4 +1,4 @@
-"""AVERAGE_POOL_2D and MAX_POOL_2D of integers on small processors: one channel of a window at a time."""
+"""Poolings on small processors: four channels of a window at a time, without scratch memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.part import NEVER, Part, first_places
-from tflm.compiler.intrinsics import elements_from
+from tflm.compiler.intrinsics import elements_from, float32_from
 from tflm.compiler.language import DONE, Elements, Float32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32
 from tflm.kernels.layers.geometry import Axis, Windows, padding_before, window_fields, windows
@@ -130,8 +130,8 @@ def pool(combination: Combination, result: Result, x: Elements, y: Elements, poo
     return DONE
 
 
-TERMS: dict[str, Callable[..., Any]] = {"AVERAGE": lambda x: x, "L2": lambda x: x * x}
-"""By operator: what a float adds to the sum."""
+FLOAT_COMBINATIONS: dict[str, Callable[..., Any]] = {"AVERAGE": lambda a, b: a + b, "L2": lambda a, b: a + b * b}
+"""By operator: combines the sum so far with a float."""
 
 MEANS: dict[str, Callable[..., Any]] = {
     "AVERAGE": lambda total, count: total / as_float32(count),
@@ -139,59 +139,63 @@ MEANS: dict[str, Callable[..., Any]] = {
 }
 """By operator: the output, from the sum and the number of elements."""
 
-Term = Annotated[Callable[..., Any], TERMS]
+FloatCombination = Annotated[Callable[..., Any], FLOAT_COMBINATIONS]
 Mean = Annotated[Callable[..., Any], MEANS]
 
 
+@inlined
+def limited(value: Any, lowest: Any, highest: Any) -> Any:
+    """Return the nearest float in a range."""
+    value = lowest if value < lowest else value
+    return highest if value > highest else value
+
+
 @kernel
-def pool_floats(term: Term, mean: Mean, x: Float32s, y: Float32s, limits: Float32s, pools: Pools) -> int:
+def pool_floats(
+    combination: FloatCombination, mean: Mean, x: Float32s, y: Float32s, limits: Float32s, pools: Pools
+) -> int:
     """Set y to means of the floats of each window that are inside the image, within limits."""
-    channels = pools.channels
+    channels, lowest, highest, start = pools.channels, limits[0], limits[1], as_float32(0)
     x_row = pools.x_columns * channels
-    activation_min, activation_max = limits[0], limits[1]
-    target = 0
     for i in range(pools.y_rows):
         top = i * pools.row_stride - pools.rows_before
-        bottom = min(top + pools.row_taps, pools.x_rows)
-        top = max(top, 0)
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
         for j in range(pools.y_columns):
             left = j * pools.column_stride - pools.columns_before
-            right = min(left + pools.column_taps, pools.x_columns)
-            left = max(left, 0)
-            count = (bottom - top) * (right - left)
-            for channel in range(channels):
-                total = as_float32(0)
-                for row in range(top, bottom):
-                    begin = row * x_row + channel
-                    for at in range(begin + left * channels, begin + right * channels, channels):
-                        total += term(x[at])
-                value = mean(total, count)
-                value = activation_min if value < activation_min else value
-                y[target] = activation_max if value > activation_max else value
-                target += 1
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            count = rows * taps
+            window = float32_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for _four in range(channels >> 2):
+                total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
+                y[0] = limited(mean(total0, count), lowest, highest)
+                y[1] = limited(mean(total1, count), lowest, highest)
+                y[2] = limited(mean(total2, count), lowest, highest)
+                y[3] = limited(mean(total3, count), lowest, highest)
+                window = float32_from(window, 4)
+                y = float32_from(y, 4)
+            for k in range(channels & 3):
+                total = combined(combination, float32_from(window, k), rows, taps, x_row, channels, start)
+                y[k] = limited(mean(total, count), lowest, highest)
+            y = float32_from(y, channels & 3)
     return DONE
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind AVERAGE_POOL_2D or MAX_POOL_2D of integers."""
+    """Bind AVERAGE_POOL_2D or L2_POOL_2D, or MAX_POOL_2D of integers."""
     x, y, rows, columns = _windows(node, part)
+    op: OpDataPooling = node.op_data
+    kind = node.operator.partition("_")[0]
+    if x.dtype == np.float32:
+        if kind not in MEANS:
+            return None
+        limits = np.array([op.minimum, op.maximum], np.float32)
+        names = {"combination": kind, "mean": kind, "limits": limits, "pools": _pools(x, rows, columns, (0, 0, 0))}
+        return [pool_floats.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
     if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
         return None
-    op: OpDataPooling = node.op_data
-    kind, activation_min, activation_max = node.operator.partition("_")[0], int(op.minimum), int(op.maximum)
+    activation_min, activation_max = int(op.minimum), int(op.maximum)
     pools = _pools(x, rows, columns, (activation_min if kind == "MAX" else 0, activation_min, activation_max))
     return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
-
-
-def bind_floats(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind AVERAGE_POOL_2D or L2_POOL_2D of floats."""
-    x, y, rows, columns = _windows(node, part)
-    kind = node.operator.partition("_")[0]
-    if x.dtype != np.float32 or kind not in MEANS:
-        return None
-    limits = np.array([node.op_data.minimum, node.op_data.maximum], np.float32)
-    names = {"term": kind, "mean": kind, "limits": limits, "pools": _pools(x, rows, columns, (0, 0, 0))}
-    return [pool_floats.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
 
 
 def _windows(node: Node, part: Part | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Axis, Axis]:
