@@ -247,6 +247,7 @@ figures: $(TESTING)
 	$(VENV)/bin/python tests/test_figures.py
 	$(VENV)/bin/python tests/test_public_defaults.py
 	$(VENV)/bin/python tests/test_concerns.py
+	$(VENV)/bin/python tests/test_operator_figures.py
 	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says" tests/test_options.py tests/test_json_schema.py
 
 faults: $(TESTING)
