@@ -19,6 +19,7 @@ from tflm.application.fit import fit_figures, fit_report
 from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, by_name
+from tflm.cli.output import plain
 from tflm.firmware.board_fit import board_fit
 from tflm.schema import ModelBuilder, Padding
 
@@ -183,10 +184,12 @@ def test_what_is_wrong_with_the_arguments_is_told() -> None:
 
 def test_figures_are_plain_and_complete() -> None:
     figures = fit_figures(Path("x.tflite"), tflm.fit(MODEL, board=M4))
-    document = json.loads(json.dumps(figures))
+    document = plain(figures)
     assert document["fits"]
     assert document["steps"][0]["minimum_arena_bytes"] == ARENA
     assert document["placements"] == [{"part": "arena", "bytes": ARENA, "memory": "RAM"}]
+    assert json.loads(json.dumps(document)) == document
+    assert (document["verdict"]["answer"], document["verdict"]["line"][:6]) == ("yes", "fits: ")
 
 
 def test_a_library_that_rejects_the_model_says_why() -> None:
@@ -214,7 +217,7 @@ def test_the_buffers_with_most_traffic_stay_on_the_chip_if_not_all_fit(tmp_path:
     assert found.plan.cost < outside
     assert {"SRAM", "PSRAM"} <= {use.memory for use in board_uses(found.model, found.found, found.plan)}
     assert [table.title for table in fit_report(found, "x").tables if "all in PSRAM" in str(table.rows)]
-    assert json.loads(json.dumps(fit_figures(tmp_path, found)))["plan"]["cost"] == found.plan.cost
+    assert plain(fit_figures(tmp_path, found))["plan"]["cost"] == found.plan.cost
     written = found.files()
     assert "class ModelMemoryPlan" in str(written["firmware/memory_plan.h"])
     assert "memory_plan(tensor_arena, " in str(written["firmware/main.cc"])

@@ -116,7 +116,7 @@ def test_an_sdk_is_chosen_and_named_and_takes_its_share() -> None:
     usual, other = (board_fit(MODEL, by_name("nrf52840dk", sdk)) for sdk in (None, "bare-metal"))
     assert (usual.board.sdk, other.board.sdk) == ("zephyr", "bare-metal")
     assert usual.other_ram.high > other.other_ram.high
-    assert "zephyr" in [part.name for part in verdict_of(usual).parts]
+    assert "zephyr" in [each.part for each in verdict_of(usual).parts]
     with pytest.raises(tflm.ArgumentError, match=r"'esp-idf' for nrf52840dk; use one of .*zephyr"):
         by_name("nrf52840dk", "esp-idf")
     assert "esp-idf+wifi" in sdk_names()
@@ -210,4 +210,4 @@ def test_what_is_taken_at_least_is_at_most_what_is_taken_at_most(name: str) -> N
     board = by_name(name)
     for ram in (board.ram, tuple(replace(bank, bytes=8 << 10) for bank in board.ram)):
         for use in verdict_of(board_fit(MODEL, replace(board, ram=ram))).memories:
-            assert 0 <= use.taken.low <= use.taken.high
+            assert 0 <= use.taken_bytes.low <= use.taken_bytes.high

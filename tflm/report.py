@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -58,6 +59,17 @@ def shortened(name: str, width: int) -> str:
         return name
     kept = width - len(ELLIPSIS)
     return name[: kept // 2] + ELLIPSIS + name[len(name) - (kept - kept // 2) :]
+
+
+class json_property(property):  # noqa: N801  # used as a decorator
+    """A property of a record that is also a key of it in `--json`; its docstring describes the key."""
+
+
+def json_keys(record: Any) -> list[str]:
+    """Return the keys of a dataclass or named tuple in `--json`: its fields, and properties marked as such."""
+    kind = record if isinstance(record, type) else type(record)
+    fields = kind._fields if hasattr(kind, "_fields") else [each.name for each in dataclasses.fields(kind)]
+    return [*fields, *(name for name, member in vars(kind).items() if isinstance(member, json_property))]
 
 
 class Figure(NamedTuple):

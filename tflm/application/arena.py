@@ -39,6 +39,7 @@ from tflm.targets import TARGETS, align_up
 
 if TYPE_CHECKING:  # boards are loaded for those who name one
     from tflm.boards import Board
+    from tflm.firmware.board_budget import BoardBudget
     from tflm.firmware.board_fit import BoardFit, BoardRefusal
     from tflm.firmware.verdict import Verdict
 
@@ -202,7 +203,7 @@ def arena_needs(
 
 def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
     """Return the JSON document; sizes in bytes."""
-    from tflm.firmware.board_report import fit_figures, verdict_figures  # loads the boards
+    from tflm.firmware.board_report import fit_figures  # loads the boards
 
     machine = needs.machine
     by_model = [_other_kernels(model, machine, needs.planner) for _, model in needs.models]
@@ -217,7 +218,7 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
         "shared": needs.shared,
         "boards": [fit_figures(fit) for fit in needs.fits],
         "budgets": [_budget(model, fit) for (_, model), fit in zip(needs.models, needs.fits)],
-        "verdict": None if needs.verdict is None else verdict_figures(needs.verdict),
+        "verdict": needs.verdict,
         "budget_bytes": needs.limits.budget,
         "needed_bytes": needs.needed_bytes,
         "fits": needs.is_fitting,
@@ -241,11 +242,10 @@ def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
         yield _shared_report(needs.shared, needs.needed_bytes)
 
 
-def _budget(model: Model, fit: BoardFit) -> dict[str, Any]:
-    from tflm.application.flash_report import budget_figures  # reads the tables of flash
-    from tflm.firmware.board_budget import board_budget
+def _budget(model: Model, fit: BoardFit) -> BoardBudget:
+    from tflm.firmware.board_budget import board_budget  # reads the tables of flash
 
-    return budget_figures(board_budget(model, fit))
+    return board_budget(model, fit)
 
 
 def _next_step(path: Path, model: Model, needs: ArenaNeeds, fit: BoardFit) -> list[str]:

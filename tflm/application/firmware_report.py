@@ -21,7 +21,7 @@ def tree_figures(found: FirmwareTree) -> dict[str, Any]:
         "static_memory": found.release and found.release.static_memory,
         "kernels": found.kernels,
         "options": found.options,
-        "copies": [{**vars(copy), "confidence": copy.confidence} for copy in found.copies],
+        "copies": found.copies,
         "flags": found.flags,
         "dependencies": found.dependencies,
         "notes": found.reasons,

@@ -24,12 +24,12 @@ from tflm.application.memories import board_uses, memories_table
 from tflm.application.output_files import obsolete_files
 from tflm.application.projects import project_files, usual_kind
 from tflm.application.projects.compiled import compiled_project_files
-from tflm.application.several_memories import costs_figures, rivals_table
+from tflm.application.several_memories import costs_of, rivals_table
 from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name
 from tflm.errors import ArgumentError, OperatorError
 from tflm.firmware.board_fit import BoardFit, BoardRefusal, fits_of
-from tflm.firmware.board_report import heap_notes, parts_table, verdict_figures
+from tflm.firmware.board_report import heap_notes, parts_table
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.libraries import KernelLibrary, Kernels
@@ -404,7 +404,7 @@ def fit_figures(path: Path, found: Fit) -> Any:
         "release": found.kernels.release.name,
         "fits": found.fits,
         "sdk": found.board.sdk or None,
-        "verdict": verdict_figures(found.verdict),
+        "verdict": found.verdict,
         "chosen": found.chosen.name,
         "minimum_arena_bytes": found.minimum_arena_bytes,
         "missing_bytes": found.missing_bytes,
@@ -417,7 +417,7 @@ def fit_figures(path: Path, found: Fit) -> Any:
             for p in found.found.placements
         ],
         "memories": [asdict(use) for use in board_uses(found.model, found.found, found.plan)],
-        "plan": None if found.plan is None else costs_figures(found.plan),
+        "plan": None if found.plan is None else costs_of(found.plan),
         "steps": [asdict(step) for step in found.steps],
         "boards": [board.name for board in found.boards],
         "advice": list(found.advice),

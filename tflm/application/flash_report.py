@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from tflm.application.machine import Machine
 from tflm.errors import TflmError
-from tflm.firmware.board_budget import BoardBudget
 from tflm.firmware.flash import Flash, OperatorFlash, flash
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.schema.model import Model
@@ -34,12 +30,6 @@ def flash_report(name: str, found: Flash) -> Report:
     tables = [_operator_table(found.operators)] if found.operators else []
     title = f"{name} on {found.cpu}, {found.kernels} kernels, build {found.build!r}"
     return Report(title, facts, tables, notes)
-
-
-def budget_figures(budget: BoardBudget) -> dict[str, Any]:
-    """Return a board's budget for `tflm arena --json`."""
-    left = {"flash_left_bytes": budget.flash_left_bytes, "ram_left_bytes": budget.ram_left_bytes}
-    return {**asdict(budget), **left}
 
 
 def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:

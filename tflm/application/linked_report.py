@@ -10,7 +10,6 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.sdks import NOTHING, Span
 from tflm.firmware.board_fit import BoardFit, FirmwareRam
-from tflm.firmware.board_report import verdict_figures
 from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.firmware.verdict import Verdict, verdict_of
@@ -63,7 +62,7 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
     title = f"{name} on {machine.board.name}, as linked in {path.name}"
     keys = ("part", "predicted_flash_bytes", "flash_bytes", "predicted_ram_bytes", "ram_bytes")
     parts = [{key: cell._asdict() if isinstance(cell, Span) else cell for key, cell in zip(keys, row)} for row in rows]
-    figures = {"board": machine.board.name, "verdict": verdict_figures(found), "parts": parts[:-1]}
+    figures = {"board": machine.board.name, "verdict": found, "parts": parts[:-1]}
     return Report(title, [], [table], notes, verdict=found.line), found, figures
 
 

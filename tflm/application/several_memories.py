@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.application.compile_options import pairs_from
 from tflm.application.errors import OptionError
@@ -233,21 +233,44 @@ def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: 
         "memories": [asdict(share) for share in plan.memories],
         "buffers": placed_buffers(plan),
         "arena_bytes": plan.arena_bytes,
-        **costs_figures(plan),
+        **costs_of(plan)._asdict(),
         "interrupted": plan.interrupted,
         "order": None if plan.order is None else list(plan.order.order),
         "written": [str(each) for each in written],
     }
 
 
-def costs_figures(plan: MemoriesPlan) -> dict[str, Any]:
-    """Return the costs of a plan and of simpler ones, for a JSON document."""
-    return {
-        "cost": plan.cost,
-        "lower_bound": plan.lower_bound,
-        "proved_optimal": plan.proved_optimal,
-        "rivals": [
-            {"plan": name, "cost": cost, "traffic_bytes": plan.rival_traffic[name]}
-            for name, cost in plan.rivals.items()
-        ],
-    }
+class SimplerPlan(NamedTuple):
+    """A plan that another one is compared with.
+
+    Attributes:
+        plan: all or the head in one memory, or the largest buffers in the cheapest.
+        cost: its cost; None if it does not fit.
+        traffic_bytes: bytes that it reads and writes in each memory, in their order; None if it does not fit.
+    """
+
+    plan: str
+    cost: float | None
+    traffic_bytes: tuple[int, ...] | None
+
+
+class PlanCosts(NamedTuple):
+    """The costs of a plan of several memories.
+
+    Attributes:
+        cost: bytes that an invoke reads and writes in each memory, times the cost of a byte.
+        lower_bound: no plan costs less, for this order of operators and these tensors that share bytes.
+        proved_optimal: whether the cost is the lower bound.
+        rivals: simpler plans.
+    """
+
+    cost: float
+    lower_bound: float
+    proved_optimal: bool
+    rivals: list[SimplerPlan]
+
+
+def costs_of(plan: MemoriesPlan) -> PlanCosts:
+    """Return the costs of a plan and of simpler ones."""
+    rivals = [SimplerPlan(name, cost, plan.rival_traffic[name]) for name, cost in plan.rivals.items()]
+    return PlanCosts(plan.cost, plan.lower_bound, plan.proved_optimal, rivals)

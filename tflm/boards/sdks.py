@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A size that is known to lie between two, in bytes; both are equal if it was measured."""
+    """A size that is known to lie between two.
+
+    Attributes:
+        low: at least, in bytes.
+        high: at most; equal if it was measured.
+    """
 
     low: int
     high: int

@@ -19,6 +19,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 
@@ -26,7 +27,7 @@ import typer
 
 from tflm.application.errors import OptionError
 from tflm.cli.output import print_json
-from tflm.report import AnyFloat
+from tflm.report import AnyFloat, json_keys, json_property
 
 VERSION = 1
 """Version of all schemas: increased when a key is removed or changes its meaning, not when one is added."""
@@ -76,9 +77,21 @@ def documents() -> dict[str, list[Key]]:
 
 def _keys_of_fields(document: str, path: str, record: type) -> Iterator[Key]:
     """Yield the keys of a dataclass or named tuple at a path."""
-    meanings = dict(_attributes(record))
-    for name, hint in typing.get_type_hints(record, include_extras=True).items():
-        yield from _keys(document, f"{path}.{name}".lstrip("."), hint, meanings[name])
+    meanings, hints = dict(_attributes(record)), typing.get_type_hints(record, include_extras=True)
+    for name in json_keys(record):
+        computed = getattr(record, name, None)
+        if isinstance(computed, json_property):
+            meaning, hint = _meaning(computed), typing.get_type_hints(computed.fget)["return"]
+        else:
+            meaning, hint = meanings[name], hints[name]
+        yield from _keys(document, f"{path}.{name}".lstrip("."), hint, meaning)
+
+
+def _meaning(computed: json_property) -> str:
+    """Return the description of a computed key, from its docstring."""
+    text = " ".join((inspect.getdoc(computed) or "").split())
+    text = text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    return text.removesuffix(".").replace("None", "null")
 
 
 def _attributes(record: type) -> Iterator[tuple[str, str]]:
@@ -117,6 +130,8 @@ def _type_name(hint: Any) -> str:
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return "|".join(map(repr, arguments))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "|".join(repr(member.value) for member in hint)
     return TYPE_NAMES[hint] if hint in TYPE_NAMES else f"{_type_name(arguments[0])}[]"
 
 

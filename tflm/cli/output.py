@@ -17,12 +17,13 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from tflm.application.errors import OptionError
 from tflm.cli.plain_text import as_text, print_plain
-from tflm.report import NAME, NUMBER, TEXT, Column, Report, Table, printable, shortened, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Column, Report, Table, json_keys, printable, shortened, with_thousands
 
 PIPE_WIDTH = 160
 """Width of tables that go to a file or another program, unless $COLUMNS is set."""
@@ -122,23 +123,23 @@ def status_line(what: str) -> Iterator[Callable[[str], None]]:
 
 def print_json(figures: Any) -> None:
     """Print figures as JSON, with the strings "NaN", "Infinity" and "-Infinity" for numbers that JSON lacks."""
-    text = json.dumps(_plain(figures), indent=2, allow_nan=False)
+    text = json.dumps(plain(figures), indent=2, allow_nan=False)
     text = text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
     print(text.replace("##[", "\\u0023#["))  # a command to GitHub's runner, wherever it stands
 
 
-def _plain(figures: Any) -> Any:
-    """Convert figures to JSON types: dataclasses and named tuples to objects, complex numbers and arrays to lists."""
-    if dataclasses.is_dataclass(figures):
-        return {each.name: _plain(getattr(figures, each.name)) for each in dataclasses.fields(figures)}
-    if hasattr(figures, "_asdict"):
-        return _plain(figures._asdict())
+def plain(figures: Any) -> Any:
+    """Convert figures to JSON types: records to objects, members of enums to values, complex numbers to lists."""
+    if dataclasses.is_dataclass(figures) or hasattr(figures, "_fields"):
+        return {key: plain(getattr(figures, key)) for key in json_keys(figures)}
+    if isinstance(figures, Enum):
+        return figures.value
     if isinstance(figures, dict):
-        return {key: _plain(value) for key, value in figures.items()}
+        return {key: plain(value) for key, value in figures.items()}
     if isinstance(figures, (list, tuple)):
-        return [_plain(value) for value in figures]
+        return [plain(value) for value in figures]
     if isinstance(figures, complex):
-        return _plain([figures.real, figures.imag])
+        return plain([figures.real, figures.imag])
     if isinstance(figures, float) and not math.isfinite(figures):
         return "NaN" if math.isnan(figures) else "Infinity" if figures > 0 else "-Infinity"
     return str(figures) if isinstance(figures, Path) else figures

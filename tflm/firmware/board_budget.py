@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tflm.errors import FirmwareError
 from tflm.firmware.board_fit import BoardFit
 from tflm.firmware.flash import flash
+from tflm.report import json_property
 from tflm.schema.model import Model
 
 
@@ -37,14 +38,14 @@ class BoardBudget:
     ram_available_bytes: int
     note: str
 
-    @property
+    @json_property
     def flash_left_bytes(self) -> int | None:
         """Lowest flash left for the application; negative if it does not fit, None if unknown."""
         if self.program_range_bytes is None or self.flash_available_bytes is None:
             return None
         return self.flash_available_bytes - self.model_bytes - self.program_range_bytes[1]
 
-    @property
+    @json_property
     def ram_left_bytes(self) -> int | None:
         """RAM left for the application after arena, static RAM and, if known, the stack."""
         if self.static_ram_bytes is None:

@@ -40,10 +40,13 @@ def verdict(fit: BoardFit) -> str:
 
 def parts_table(found: Verdict) -> Table:
     """List what takes RAM and flash, with the sums."""
-    rows: list[tuple[str, str, str]] = [(part.name, _span(part.ram), _span(part.flash)) for part in found.parts]
-    ram = " + ".join(f"{use.taken} of {use.available}" for use in found.memories[:-1])
+    rows: list[tuple[str, str, str]] = [
+        (each.part, _span(each.ram_bytes), _span(each.flash_bytes)) for each in found.parts
+    ]
+    ram = " + ".join(f"{use.taken_bytes} of {use.available_bytes}" for use in found.memories[:-1])
     flash = found.memories[-1]
-    rows.append(("in all", ram, str(flash.taken) + ("" if flash.available is None else f" of {flash.available}")))
+    available = "" if flash.available_bytes is None else f" of {flash.available_bytes}"
+    rows.append(("in all", ram, f"{flash.taken_bytes}{available}"))
     return Table("Uses of the memory, in bytes", {"": TEXT, "RAM": NUMBER, "flash": NUMBER}, rows)
 
 
@@ -161,20 +164,7 @@ def fit_figures(fit: BoardFit) -> dict[str, Any]:
         "flash_share": None if fit.board.flash_bytes is None else fit.flash_share,
         "fits": fit.fits,
         "sdk": fit.board.sdk or None,
-        "verdict": verdict_figures(verdict_of(fit)),
-    }
-
-
-def verdict_figures(found: Verdict) -> dict[str, Any]:
-    """Return the JSON document of a verdict; a range of bytes is a list of the lowest and the highest."""
-    uses = found.memories
-    return {
-        "answer": found.answer.value,
-        "line": found.line,
-        "memories": [{"memory": u.memory, "taken_bytes": u.taken, "available_bytes": u.available} for u in uses],
-        "parts": [{"part": part.name, "ram_bytes": part.ram, "flash_bytes": part.flash} for part in found.parts],
-        "unknown": list(found.unknown),
-        "stops": list(found.stops),
+        "verdict": verdict_of(fit),
     }
 
 

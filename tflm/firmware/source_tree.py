@@ -20,6 +20,7 @@ from tflm.firmware.source_text import files_below, text_hash
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
 from tflm.libraries.esp_nn_scratch import VERSIONS as ESP_NN_VERSIONS
 from tflm.releases import history
+from tflm.report import json_property
 
 PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
 LARGEST_SOURCE = 4 << 20
@@ -83,7 +84,7 @@ class SourceCopy:
     matching: int
     modified: tuple[Modified, ...]
 
-    @property
+    @json_property
     def confidence(self) -> float:
         """The share of its files that match."""
         return self.matching / self.files

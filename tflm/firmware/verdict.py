@@ -9,6 +9,7 @@ from tflm.boards.sdks import NOTHING, Span
 from tflm.boards.table import Bank
 from tflm.firmware.board_fit import Answer, BoardFit
 from tflm.firmware.device_check import DeviceFinding
+from tflm.report import json_property
 
 BUDGET = "arena"
 """The name of an arena's budget, among memories."""
@@ -25,29 +26,34 @@ class MemoryUse:
     """The use of a memory; sizes in bytes.
 
     Attributes:
-        memory: its name; "flash" for the flash.
-        taken: bytes that the firmware takes.
-        available: bytes that the SDK leaves of it; None if the memory's size is unknown.
+        memory: a memory that is used; "flash" for the flash, "arena" for a budget.
+        taken_bytes: bytes that the firmware takes.
+        available_bytes: bytes that the SDK leaves of it; None if the memory's size is unknown.
     """
 
     memory: str
-    taken: Span
-    available: Span | None
+    taken_bytes: Span
+    available_bytes: Span | None
 
     @property
     def missing(self) -> Span:
         """Bytes that are missing; negative for bytes that are left."""
-        room = self.taken if self.available is None else self.available
-        return Span(self.taken.low - room.high, self.taken.high - room.low)
+        room = self.taken_bytes if self.available_bytes is None else self.available_bytes
+        return Span(self.taken_bytes.low - room.high, self.taken_bytes.high - room.low)
 
 
 @dataclass(frozen=True)
 class FirmwarePart:
-    """A part of the firmware, with the RAM and the flash that it takes."""
+    """A part of the firmware.
 
-    name: str
-    ram: Span
-    flash: Span
+    Attributes:
+        part: a part of the firmware.
+        ram_bytes, flash_bytes: the RAM and the flash that it takes.
+    """
+
+    part: str
+    ram_bytes: Span
+    flash_bytes: Span
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Verdict:
     """Whether a model fits a board.
 
     Attributes:
-        answer: yes, no or not known.
+        answer: whether it fits in any case, in no case or in some.
         memories: use of each memory, the flash last.
         parts: the parts of the firmware that use them.
         unknown: what would have to be known for an answer, or was estimated; empty if everything was measured.
@@ -83,9 +89,11 @@ class Verdict:
             return f"{figures}; {' and '.join(self.unknown)}"
         return figures
 
-    @property
+    @json_property
     def line(self) -> str:
-        """The verdict in a line, which begins with "fits:", "does not fit:" or "not known whether it fits:"."""
+        """The verdict in a line, as --short prints it; it begins with "fits:", "does not fit:" or "not known whether it
+        fits:".
+        """
         return f"{BEGINNINGS[self.answer]}: {self.figures}"
 
     @property
@@ -184,16 +192,16 @@ def _figures(use: MemoryUse) -> str:
     if use.memory == BUDGET:
         over = use.missing.high
         return (
-            f"{-over:,} bytes left of {use.available}"
+            f"{-over:,} bytes left of {use.available_bytes}"
             if over <= 0
-            else f"{over:,} bytes more than the budget of {use.available}"
+            else f"{over:,} bytes more than the budget of {use.available_bytes}"
         )
     what = "B flash with code" if use.memory == "flash" else f"B {use.memory}"
-    if use.available is None:
-        return f"{use.taken} {what}"
+    if use.available_bytes is None:
+        return f"{use.taken_bytes} {what}"
     missing = use.missing
     if missing.low > 0:
         lacks = f" ({missing} missing)"
     else:
         lacks = f" (up to {missing.high:,} missing)" if missing.high > 0 else ""
-    return f"{use.taken} of {use.available} {what}{lacks}"
+    return f"{use.taken_bytes} of {use.available_bytes} {what}{lacks}"
