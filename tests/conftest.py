@@ -90,7 +90,7 @@ def corpus() -> Path:
     return CORPUS
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
     """TFLM itself, in a process of its own."""
     if not INSTALLED:

@@ -1,6 +1,7 @@
 """TFLM itself, in a child process: on odd models it can take its process down, and that must not be ours.
 
-Run as a script, this file is the child: it answers requests on standard input until that ends.
+Run as a script, this file is the child: it answers requests on standard input until that ends, in a fork that has
+loaded TFLM already, and in another one where that crashes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class OracleError(Exception):
 
 
 class Oracle:
-    """Runs models in TFLM, one after the other, in a process that is started again when it dies."""
+    """Runs models in TFLM, one after the other."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -77,13 +78,9 @@ class Oracle:
             )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        try:
-            pickle.dump(request, self._child.stdin)
-            self._child.stdin.flush()
-            status, answer = pickle.load(self._child.stdout)
-        except (EOFError, BrokenPipeError):
-            self.close()
-            raise OracleError("TFLM took its process down") from None
+        pickle.dump(request, self._child.stdin)
+        self._child.stdin.flush()
+        status, answer = pickle.load(self._child.stdout)
         if status != "ok":
             raise OracleError(answer)
         return answer
@@ -92,6 +89,12 @@ class Oracle:
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     from tflite_micro.python.tflite_micro import runtime
 
+    while child := os.fork():
+        _, status = os.waitpid(child, 0)
+        if not status:
+            return
+        pickle.dump(("error", "TFLM took its process down"), answers)
+        answers.flush()
     while True:
         try:
             request = pickle.load(requests)
