@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -20,6 +22,7 @@ import tflm
 
 MODEL = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
 SECONDS = 120
+LOADED = ("tflm", "typer", "rich", "matplotlib", "PIL", "sklearn", "scipy", "llvmlite")
 ROOMS = ("tflm.cli", "tflm.application", "tflm.planning", "tflm.rewriting", "tflm.firmware", "tflm.boards")
 
 
@@ -64,13 +67,23 @@ def _serve() -> None:
             importlib.import_module(module.name)
     for arguments in (["arena", MODEL], ["arena", "--help"]):  # loads what libraries import when they are used
         assert CliRunner().invoke(importlib.import_module("tflm.cli.app").app, arguments).exit_code == 0
+    gc.freeze()  # collecting garbage would copy all memory to each fork
     for line in sys.stdin:
         arguments, folder, environment, written = json.loads(line)
         child = os.fork()
         if not child:
             _become(arguments, folder, environment, Path(written))
         _, status = os.waitpid(child, 0)
+        _load(Path(written, "modules"))
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _load(modules: Path) -> None:
+    """Import what a command has imported, for those that come after it."""
+    for name in modules.read_text().splitlines() if modules.exists() else ():
+        if name not in sys.modules and name.partition(".")[0] in LOADED:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
 
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], written: Path) -> None:
@@ -92,6 +105,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], writ
         status = 1
     sys.stdout.flush()
     sys.stderr.flush()
+    (written / "modules").write_text("\n".join(sys.modules))
     os._exit(status)
 
 
