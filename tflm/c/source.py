@@ -66,32 +66,18 @@ class Parameter:
         return f"{self.c_type}{space}{identifier(self.name)}"
 
 
-class Translation:
-    """Kernels and the functions that they call."""
+_instances: dict[tuple[Any, ...], Instance] = {}
+"""The functions that kernels call, which most models share."""
 
-    def __init__(self) -> None:
-        self.instances: dict[tuple[Any, ...], Instance] = {}
 
-    def kernel(self, kernel: Kernel) -> Instance:
-        """Return the instance of a kernel."""
-        if isinstance(kernel, Emitted):
-            raise TranslationError(f"{kernel.name} is written in LLVM IR")
-        arguments = _arguments(kernel)
-        key = (kernel.function, name_of(kernel))
-        if key not in self.instances:
-            instance = Instance(kernel.function, name_of(kernel), arguments, is_kernel=True)
-            FunctionWriter(instance, self.instance).write()
-            self.instances[key] = instance
-        return self.instances[key]
-
-    def instance(self, function: FunctionType, name: str, arguments: dict[str, Value]) -> Instance:
-        """Return the instance of a function for arguments of these types."""
-        key = (function, *((parameter, value) for parameter, value in arguments.items()))
-        if key not in self.instances:
-            instance = Instance(function, name, arguments)
-            FunctionWriter(instance, self.instance).write()
-            self.instances[key] = instance
-        return self.instances[key]
+def _instance(function: FunctionType, name: str, arguments: dict[str, Value]) -> Instance:
+    """Return the instance of a function for arguments of these types."""
+    key = (function, name, *arguments.items())
+    if key not in _instances:
+        instance = Instance(function, name, arguments)
+        FunctionWriter(instance, _instance).write()
+        _instances[key] = instance
+    return _instances[key]
 
 
 NOT_INLINED = "NOT_INLINED "
@@ -236,8 +222,7 @@ def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
     Raises:
         TranslationError: a kernel uses something that C lacks.
     """
-    translation = Translation()
-    roots = [translation.kernel(kernel) for kernel in dict.fromkeys(kernels)]
+    roots = [_translated(kernel) for kernel in dict.fromkeys(kernels)]
     names = [root.name for root in roots]
     if len(set(names)) != len(names):
         raise TranslationError(f"several kernels are called {max(names, key=names.count)}")
@@ -249,7 +234,11 @@ def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
 
 @functools.cache
 def _translated(kernel: Kernel) -> Instance:
-    return Translation().kernel(kernel)
+    if isinstance(kernel, Emitted):
+        raise TranslationError(f"{kernel.name} is written in LLVM IR")
+    instance = Instance(kernel.function, name_of(kernel), _arguments(kernel), is_kernel=True)
+    FunctionWriter(instance, _instance).write()
+    return instance
 
 
 # --- Text --------------------------------------------------------------------------------------------------------

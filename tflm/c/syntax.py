@@ -28,12 +28,11 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
 
     Unrolled loops are expanded, and records that are passed by value are replaced by their fields.
     """
-    tree = _module_tree(inspect.getsourcefile(function) or "")
     code = function.__code__
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__ and _first_line(node) == _line(code):
+    for node in _functions_in(inspect.getsourcefile(function) or "").get(code.co_firstlineno, ()):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
             return _Spreading(function).visit(_Unrolling(function).visit(copy.deepcopy(node)))  # type: ignore[no-any-return]
-        if isinstance(node, ast.Lambda) and node.lineno == _line(code) and _is_code_of(node, code):
+        if isinstance(node, ast.Lambda) and _is_code_of(node, code):
             returned = ast.copy_location(ast.Return(node.body), node)
             made = ast.FunctionDef("lambda", node.args, [returned], [], None, None, lineno=node.lineno)
             return ast.copy_location(made, node)
@@ -143,17 +142,16 @@ def _is_stored(name: ast.Name) -> bool:
 
 
 @functools.cache
-def _module_tree(path: str) -> ast.Module:
+def _functions_in(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
+    """Return the functions of a module by the lines in which they begin; for a function with decorators, the first."""
     with open(path, encoding="utf-8") as file:
-        return ast.parse(file.read())
-
-
-def _line(code: CodeType) -> int:
-    return code.co_firstlineno
-
-
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        tree = ast.parse(file.read())
+    found: dict[int, list[ast.FunctionDef | ast.Lambda]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+            found.setdefault(min(each.lineno for each in (node, *decorators)), []).append(node)
+    return found
 
 
 def _is_code_of(node: ast.Lambda, code: CodeType) -> bool:

@@ -209,20 +209,20 @@ class _Function:
     def _control_names(self) -> set[str]:
         """Return the variables that decide how often something runs."""
         names: set[str] = set()
+        assigned: list[tuple[ast.expr, ast.expr]] = []
         for node in ast.walk(self._tree):
             decides = _decider(node)
             if decides is not None and self._is_known(decides):
                 names |= _names(decides)
             if isinstance(node, ast.Call):
                 names |= self._names_for(node)
+            assigned += [(node.target, node.iter)] if isinstance(node, ast.For) else _assigned(node)
+        sources = [(_names(targets), _names(value)) for targets, value in assigned if self._is_known(value)]
         while True:
             before = len(names)
-            for node in ast.walk(self._tree):
-                for targets, value in _assigned(node):
-                    if not names.isdisjoint(_names(targets)) and self._is_known(value):
-                        names |= _names(value)
-                if isinstance(node, ast.For) and self._is_known(node.iter) and names & _names(node.target):
-                    names |= _names(node.iter)
+            for targets, values in sources:
+                if not names.isdisjoint(targets):
+                    names |= values
             if len(names) == before:
                 return names
 
