@@ -14,7 +14,7 @@ from tflm.c.control_flow import ControlFlow, If, Repeat, RunOnce, SubgraphCall, 
 from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
 from tflm.compiler.language import Kernel, Step
-from tflm.compiler.processor import without_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import WorkArray
@@ -232,9 +232,13 @@ class BoundModel:
         return self.graph.allocations[subgraph].tensors
 
 
-@without_tiles()
+def bind_plain(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
+    """Return the calls of an operator with plain kernels of the compiled engine."""
+    return bind_steps(context, node, registration, Profile.PLAIN)
+
+
 def bind_model(
-    model: Model, bind: BindSteps = bind_steps, feed: Feed | None = None, bind_lean: BindSteps = no_steps
+    model: Model, bind: BindSteps = bind_plain, feed: Feed | None = None, bind_lean: BindSteps = no_steps
 ) -> BoundModel:
     """Prepare a model and bind all of its operators. In the bound model, constants replace TFLM_DECODE.
 

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflm.c.binding import BoundModel, BoundOperator
+from tflm.c.binding import BoundModel, BoundOperator, bind_plain
 from tflm.c.control_flow import calls_in
 from tflm.c.kernels import KERNELS, Part
 from tflm.c.kernels.part import StepOrLoop
 from tflm.c.row_copies import BY_ROWS, copies_of_rows, moved_copies
 from tflm.compiler.language import Step
-from tflm.compiler.processor import without_tiles
-from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import CompileError
 from tflm.kernels import REGISTRATIONS
@@ -36,18 +34,17 @@ def bind_small(context: KernelContext, node: Node, registration: Registration) -
     """Return the calls of a whole operator, with kernels for small processors, or with plain kernels of the compiled
     engine."""
     small = KERNELS.get(registration.name)
-    steps = None if small is None else small.bind(context, node, None)
+    steps = None if small is None else small.bind(node, None)
     if steps is not None:
         return steps
-    with without_tiles():
-        steps = bind_steps(context, node, registration)
+    steps = bind_plain(context, node, registration)
     return None if steps is None or any(map(_holds_addresses, steps)) else steps
 
 
 def bind_lean(context: KernelContext, node: Node, registration: Registration) -> Sequence[StepOrLoop] | None:
     """Return the calls of a whole operator with slower kernels that use less scratch memory; None if there are none."""
     small = KERNELS.get(registration.name)
-    return None if small is None or small.lean is None else small.lean.bind(context, node, None)
+    return None if small is None or small.lean is None else small.lean.bind(node, None)
 
 
 def _holds_addresses(step: Step) -> bool:
@@ -141,7 +138,7 @@ class RowBinder:
             steps = self._copies(operator, call, inputs, outputs)
         elif axis is not None:
             part = Part(axis, inputs[0].elements, outputs[0].elements, call.backwards)
-            steps = KERNELS[node.operator].bind(context, banded, part)
+            steps = KERNELS[node.operator].bind(banded, part)
         else:
             steps = bind_small(context, banded, REGISTRATIONS[node.operator])
         if steps is None:
@@ -165,8 +162,7 @@ class RowBinder:
             for tensor, of_rows, window in parts
         ]
         copies = copies_of_rows(self._bound, operator, call.rows)
-        with without_tiles():
-            return None if copies is None else copy_steps(moved_copies(copies, moves))
+        return None if copies is None else copy_steps(moved_copies(copies, moves))
 
 
 def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: BufferRegion) -> Axis:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import platform
-from collections.abc import Collection, Iterator
-from contextvars import ContextVar
+from collections.abc import Collection
+from enum import Enum
 from typing import NamedTuple
 
 from tflm.compiler import arm64
@@ -50,22 +49,25 @@ class Processor(NamedTuple):
     is_arm64: bool
 
 
-_tiles_are_allowed: ContextVar[bool] = ContextVar("tiles are allowed", default=True)
+class Profile(Enum):
+    """The kernels that operators are bound to.
 
+    `TILES` are for this processor: matrix tiles, tables, series in place of C's functions. `PLAIN` ones can also be
+    translated to C.
+    """
 
-@contextlib.contextmanager
-def without_tiles() -> Iterator[None]:
-    """Bind operators in this context to plain kernels in place of matrix tiles."""
-    token = _tiles_are_allowed.set(False)
-    try:
-        yield
-    finally:
-        _tiles_are_allowed.reset(token)
+    TILES = "tiles"
+    PLAIN = "plain"
 
+    @classmethod
+    def of_engine(cls) -> Profile:
+        """Return the profile of the compiled engine."""
+        return cls.PLAIN if os.environ.get(VARIABLE) == PLAIN else cls.TILES
 
-def uses_tiles() -> bool:
-    """Whether operators that are bound now use matrix tiles."""
-    return _tiles_are_allowed.get() and os.environ.get(VARIABLE) != PLAIN
+    @property
+    def has_tiles(self) -> bool:
+        """Whether kernels depend on this processor."""
+        return self is Profile.TILES
 
 
 def paths() -> dict[str, str]:

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from tflm.c.control_flow import Repeat
 from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.language import DONE, Elements, Step, UInt8s, kernel
-from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled import arithmetic, elementwise
 from tflm.delegates.compiled.elementwise import Function, spread_operands
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import WorkArray
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.support.elementwise import broadcast_operands
 
 Array = npt.NDArray[Any]
@@ -116,16 +115,15 @@ def broadcast(
         return None
     if bind_whole is not None and all(x.size in (1, y.size) for x in inputs):
         return _all([], bind_whole([*(x.reshape(-1) for x in inputs), y.reshape(-1)]))
-    with without_tiles():
-        spread = spread_operands(node, count)
-        if spread is None:
-            return None
-        copies, operands = spread
-        nest = nest_of(inputs, y)
-        needs_memory = any(isinstance(operand, WorkArray) for operand in operands)
-        if needs_memory or (copies and not nest.counts):
-            return _in_rows(nest, inputs, y, bind_rows)
-        return _all(copies, bind_rows(operands))
+    spread = spread_operands(node, count)
+    if spread is None:
+        return None
+    copies, operands = spread
+    nest = nest_of(inputs, y)
+    needs_memory = any(isinstance(operand, WorkArray) for operand in operands)
+    if needs_memory or (copies and not nest.counts):
+        return _in_rows(nest, inputs, y, bind_rows)
+    return _all(copies, bind_rows(operands))
 
 
 def _all(first: Sequence[Step], then: Sequence[Step] | None) -> list[StepOrLoop] | None:
@@ -145,7 +143,7 @@ def _in_rows(nest: Nest, inputs: list[Array], y: Array, bind_rows: BindRows) -> 
     return None if steps is None else [*copies, *map(nest.repeated, steps)]
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
     """Bind an element-wise operator of two inputs, or SELECT_V2."""
     takes_single = elementwise.takes_single(node)
 

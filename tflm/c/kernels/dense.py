@@ -39,7 +39,7 @@ from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assemble
 from tflm.delegates.compiled.casts import as_int64
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.reference import fully_connected
 
@@ -299,7 +299,7 @@ def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) ->
     ]
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind FULLY_CONNECTED."""
     x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant or x.dtype == np.float32:
@@ -321,7 +321,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     return bind_layer(layer, *windows) if encoded is None else encoded
 
 
-def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_in_place(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an int8 FULLY_CONNECTED without scratch memory; None for encoded weights, which would have to be decoded."""
     x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant or x.dtype != np.int8 or is_encoded(node.eval_input(fully_connected.WEIGHTS).elements):

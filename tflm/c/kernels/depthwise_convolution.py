@@ -22,7 +22,7 @@ from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assemble
 from tflm.delegates.compiled.casts import as_int16, as_int32
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
 from tflm.kernels.reference.convolution import DEPTHWISE_INPUTS
 
@@ -658,7 +658,7 @@ def convolve_each(
     return DONE
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind DEPTHWISE_CONV_2D."""
     x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     op = node.op_data
@@ -672,7 +672,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     return bind_each(layer, rows, op.columns, x, y, backwards=backwards)
 
 
-def bind_in_place(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_in_place(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer DEPTHWISE_CONV_2D whose input has a single channel; its windows are read in place."""
     x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     op = node.op_data

@@ -20,7 +20,7 @@ from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.compiler.language import Step
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis, Windows, windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.kernels.reference.convolution import CONV_INPUTS
 
@@ -90,7 +90,7 @@ def _bind_vectors(
     return None if None in bound else [step for steps in bound for step in steps or ()]
 
 
-def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_conv_2d(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind CONV_2D."""
     layer, x, y = _bound(node)
     op: OpDataConv = node.op_data
@@ -100,7 +100,7 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
     return bind_windows(layer, rows, op.columns, x, y, node.eval_input(CONV_INPUTS.weights).elements)
 
 
-def bind_lean_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_lean_conv_2d(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind CONV_2D without an im2col tile; returns None for encoded weights, which would be decoded."""
     layer, x, y = _bound(node)
     op: OpDataConv = node.op_data

@@ -15,7 +15,7 @@ from tflm.compiler.language import DONE, Elements, Int32s, Shift, Step, inlined,
 from tflm.delegates.compiled import batch_matmul
 from tflm.delegates.compiled.batch_matmul import Output
 from tflm.delegates.compiled.casts import as_float32, as_int64
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.reference.batch_matmul import matrices
 
 NARROW_INTEGERS = True
@@ -110,7 +110,7 @@ def multiply_matrices(
     return DONE
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind BATCH_MATMUL."""
     (x, w), y = matrices(node), node.eval_output(0).elements
     constants = batch_matmul.constants_of(node.op_data, y.dtype)

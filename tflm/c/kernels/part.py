@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.c.control_flow import Repeat
 from tflm.compiler.language import Step
 from tflm.kernels.layers.geometry import Axis, Windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import NOWHERE, OperatorFacts
 
 
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 StepOrLoop = Union[Step, Repeat[Step]]
 """A call of a kernel, once or in nested loops."""
 
-Bind = Callable[[KernelContext, Node, "Part | None"], "Sequence[StepOrLoop] | None"]
+Bind = Callable[[Node, "Part | None"], "Sequence[StepOrLoop] | None"]
 """Returns the calls that compute a part of an operator, or all of it; None if the kernels do not support it."""
 
 
@@ -60,7 +60,7 @@ class SmallKernel(NamedTuple):
     overlap_backwards: Callable[[OperatorFacts, Windows | None, int], range] | None = None
 
 
-def no_kernels(context: KernelContext, node: Node, part: Part | None) -> None:
+def no_kernels(node: Node, part: Part | None) -> None:
     """Return None: the operator has only the kernels of the compiled engine."""
 
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from tflm.c.kernels.part import Part
 from tflm.compiler.language import DONE, Elements, Int32s, Step, UInt8s, kernel
-from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled.movement import copy_steps, fixed_copies
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
 RANK = 5
@@ -49,14 +48,13 @@ def permute(y: Elements, moved: UInt8s, dimensions: Int32s, count: int) -> int:
     return DONE
 
 
-def bind_transpose(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_transpose(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind TRANSPOSE: a copy, unless output and input share memory, and then a permutation."""
     ((y, x),) = fixed_copies(node) or ()
     if x.size < 2 or x.ndim > RANK:
         return None
     shape = node.eval_input(0).elements.shape
-    with without_tiles():
-        copied = copy_steps([(y.reshape(shape), node.eval_input(0).elements)])
+    copied = copy_steps([(y.reshape(shape), node.eval_input(0).elements)])
     sizes = [*x.shape[::-1], *[1] * (RANK - x.ndim)]
     steps = [*(step // x.itemsize for step in x.strides[::-1]), *[0] * (RANK - x.ndim)]
     dimensions = np.array([*zip(sizes, steps)], np.int32).reshape(-1)

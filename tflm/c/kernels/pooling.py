@@ -13,7 +13,7 @@ from tflm.compiler.intrinsics import elements_from, float32_from
 from tflm.compiler.language import DONE, Elements, Float32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32
 from tflm.kernels.layers.geometry import Axis, Windows, padding_before, window_fields, windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.kernels.reference.pooling import OpDataPooling
 from tflm.schema.options import Pool2DOptions
@@ -180,7 +180,7 @@ def pool_floats(
     return DONE
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind AVERAGE_POOL_2D or L2_POOL_2D, or MAX_POOL_2D of integers."""
     x, y, rows, columns = _windows(node, part)
     op: OpDataPooling = node.op_data

@@ -13,7 +13,7 @@ from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
 from tflm.c.kernels.part import Part
 from tflm.compiler.language import Step
-from tflm.compiler.processor import without_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import recurrent
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.movement import copy_steps
@@ -24,7 +24,7 @@ from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Windows
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, in_order
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
@@ -53,15 +53,14 @@ def matrix(
         steps = bind_vectors(layer, x, y.reshape(-1, len(weights)))
         if steps is not None:
             return steps
-    return recurrent.quantized_matrix(x, weights, bias, zero_point, multiplier, output, y)
+    return recurrent.quantized_matrix(x, weights, bias, zero_point, multiplier, output, y, Profile.PLAIN)
 
 
-def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_lstm(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer UNIDIRECTIONAL_SEQUENCE_LSTM."""
     if node.eval_input(0).elements.dtype != np.int8:
         return None
-    with without_tiles():
-        return recurrent.bind_lstm(context, node, matrix)
+    return recurrent.lstm_steps(node, Profile.PLAIN, matrix)
 
 
 PARTS = 2
@@ -69,15 +68,14 @@ PARTS = 2
 memory holds the products of only one."""
 
 
-def bind_lstm_in_parts(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_lstm_in_parts(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind UNIDIRECTIONAL_SEQUENCE_LSTM with products for one batch and one group of units at a time."""
     t, units = LstmTensors.of(node), node.eval_output(0).elements.shape[-1]
     size = -(-units // PARTS)
     parts = [slice(first, min(first + size, units)) for first in range(0, units, size)]
     tile = [work_array((1, 4 * size), np.float32 if t.x.dtype == np.float32 else np.int16) for _ in range(2)]
     batches = range(t.y.shape[1])
-    with without_tiles():
-        bound = [[_bind_units(t, node.op_data, batch, of_part, tile) for of_part in parts] for batch in batches]
+    bound = [[_bind_units(t, node.op_data, batch, of_part, tile) for of_part in parts] for batch in batches]
     places = [(i, batch) for i in range(len(t.y)) for batch in batches]
     if not node.options(UnidirectionalSequenceLSTMOptions).time_major:
         places.sort(key=lambda place: place[1])
@@ -116,12 +114,12 @@ def _bind_units(
             recurrent_multiplier=_of_units(op.recurrent_multiplier, t.y.shape[2], units),
         )
     gates = [each[:, : 4 * (units.stop - units.start)] for each in tile]
-    products = recurrent.gate_products(matrix, of_units, op, t.x[0, rows], *gates)
+    products = recurrent.gate_products(Profile.PLAIN, matrix, of_units, op, t.x[0, rows], *gates)
     if products is None:
         return None
     arrays = dict(zip(("from_input", "from_hidden"), gates))
     arrays |= {"hidden": t.y[0, rows, units], "cell": of_units.cell}
-    return [*products[0], *products[1], recurrent.step_of(op, arrays)]
+    return [*products[0], *products[1], recurrent.step_of(op, arrays, Profile.PLAIN)]
 
 
 def _of_units(multiplier: QuantizedMultiplier, units: int, part: slice) -> QuantizedMultiplier:
@@ -154,7 +152,7 @@ def lstm_overlap(facts: OperatorFacts, windows: Windows | None, input: int) -> r
     return in_order(steps, batches * x.dims[2] * x.itemsize, y.bytes // steps)
 
 
-def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_svdf(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer SVDF."""
     t = SvdfTensors.of(node)
     if t.x.dtype != np.int8 or not all(
@@ -166,8 +164,7 @@ def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> S
     units = t.y.shape[1]
     stage = op.to_state.stage
     newest = work_array((batches, filters), t.time.dtype)
-    with without_tiles():
-        find = matrix(t.x, t.feature, None, op.input_zero_point, op.to_state.multiplier, stage, newest)
+    find = matrix(t.x, t.feature, None, op.input_zero_point, op.to_state.multiplier, stage, newest)
     of_unit = t.time.reshape(units, -1).astype(np.int64)
     bias = t.bias.astype(np.int64) - op.state_zero_point * of_unit.sum(axis=1, dtype=np.int64)
     limits = np.minimum(

@@ -10,7 +10,7 @@ from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Int32s, Step, UInt32s, UInt64s, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_uint64
 from tflm.delegates.compiled.signal import clear_steps
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 
 NARROW_INTEGERS = True
 
@@ -60,7 +60,7 @@ def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
     return DONE
 
 
-def bind_square_root(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind_square_root(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind SignalFilterBankSquareRoot."""
     x, y = node.eval_input(0).elements.reshape(-1), node.eval_output(0).elements.reshape(-1)
     step = square_root.step(x=x, scale_bits=node.eval_input(1).elements, y=y, count=x.size)

@@ -20,7 +20,7 @@ from tflm.c.kernels.windows_in_place import Positions
 from tflm.compiler.language import Step
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import Node
 from tflm.kernels.reference.convolution import TRANSPOSE_INPUTS
 
 SMALL = 4
@@ -53,7 +53,7 @@ def phases(axis: Axis) -> Iterator[Phase]:
             yield Phase(windows, Positions(first, axis.stride), taps)
 
 
-def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer TRANSPOSE_CONV; None if taps have few 8-bit weights, or if sums can exceed 32 bits."""
     x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
     op: OpDataConv = node.op_data

@@ -19,11 +19,12 @@ To add a kernel:
   `as_int32(...)` at each step. Integers shift, divide and compare as in Python. Write only what belongs to the output.
   Read only what belongs to the inputs: tests put a page that can't be touched behind an arena. The same function is
   translated to C: `tflm.compiler.language` says what that takes. Add its arguments to `tests/kernel_cases.py`.
-2. Write what binds a node: from the context, the node and `node.op_data`, as the registration's `prepare` left it, to a
-  list of steps, `kernel.step(x=array, ...)`. Compute tables, packed weights and sums here, as arrays that the step
-  owns. Return None if the case is not supported, or if values cannot be shown to fit in 32 bits: the numpy kernel then
-  runs between compiled ones. Outputs overlap inputs only as the registration declares: `bindings` leaves other nodes to
-  numpy. An operator that only copies needs no binding function: its registration declares the copies (`Copying`).
+2. Write what binds a node: from the context, the node, whose `op_data` is as the registration's `prepare` left it, and
+  a `Profile` to a list of steps, `kernel.step(x=array, ...)`. Compute tables, packed weights and sums here, as arrays
+  that the step owns. Return None if the case is not supported, or if values cannot be shown to fit in 32 bits: the
+  numpy kernel then runs between compiled ones. Outputs overlap inputs only as the registration declares: `bindings`
+  leaves other nodes to numpy. An operator that only copies needs no binding function: its registration declares the
+  copies (`Copying`).
 3. List the operator in `BINDINGS` of the module and in `FAMILIES` of `bindings`.
 
 A tensor that `is_constant` may be read when the node is bound; any other may change from invoke to invoke. If the numpy

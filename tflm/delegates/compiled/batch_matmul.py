@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Elements, Int64s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
@@ -88,7 +89,7 @@ def matmul(
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     y = node.eval_output(0).elements
     contiguous = [side if side.flags.c_contiguous else work_array(side.shape, side.dtype) for side in matrices(node)]
     copies = copy_steps(list(zip(contiguous, matrices(node))))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tflm.compiler.language import Step
+from tflm.compiler.processor import Profile
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
@@ -18,7 +19,7 @@ from tflm.kernels.registration import Registration
 from tflm.kernels.support.elementwise import Copying
 from tflm.schema.enums import TensorType
 
-Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
+Bind = Callable[[KernelContext, Node, Profile], Sequence[Step] | None]
 """Returns the steps that run a prepared node; None for cases that are not supported or not provably exact, which numpy
 then runs.
 """
@@ -98,11 +99,13 @@ def has_kernels(registration: Registration) -> bool:
     return name in _FAMILY_OF and registration.bind is REGISTRATIONS[name].bind
 
 
-def bind_steps(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
+def bind_steps(
+    context: KernelContext, node: Node, registration: Registration, profile: Profile
+) -> Sequence[Step] | None:
     """Return the steps that run a node: empty if there is nothing to do, None if numpy must run it."""
     if not has_kernels(registration) or not _overlaps_as_declared(context, node, registration):
         return None
-    steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
+    steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node, profile)
     for step in steps or ():
         for array in step.owners:
             track_host_array(array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32
 from tflm.kernels.node import KernelContext, Node
 
@@ -30,7 +31,7 @@ def broadcast_shapes(shape1: Elements, shape2: Elements, y: Elements, rank1: int
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     shape1, shape2 = (node.eval_input(i).elements for i in range(2))
     y = node.eval_output(0).elements
     ranks = {"rank1": shape1.size, "rank2": shape2.size, "rank": y.size}

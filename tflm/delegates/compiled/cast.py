@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.compiler.language import DONE, Elements, Float32s, Step, UInt8s, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float64, as_int64
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.node import KernelContext, Node
@@ -37,7 +38,7 @@ def truncate(x: Float32s, y: Elements, lowest: float, highest: float, count: int
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = (tensor.elements.reshape(-1) for tensor in (node.eval_input(0), node.eval_output(0)))
     have_floats = "f" in (x.dtype.kind, y.dtype.kind)
     if x.dtype == y.dtype or (y.dtype != np.bool_ and not have_floats and x.itemsize == y.itemsize):

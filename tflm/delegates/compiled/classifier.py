@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Int32s, Step, UInt8s, kernel
+from tflm.compiler.processor import Profile
 from tflm.kernels.node import KernelContext, Node
 
 
@@ -25,7 +26,7 @@ def classify(
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     posteriors, classes, thresholds = (node.eval_input(i).elements.reshape(-1) for i in range(3))
     reached, chosen = (node.eval_output(i).elements for i in range(2))
     inputs = {"posteriors": posteriors, "classes": classes, "thresholds": thresholds}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Float32s, Int8s, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_int32
 from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, requantization, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
@@ -81,7 +82,7 @@ def add_up_int8(
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, axis = (node.eval_input(i) for i in (INPUT, AXIS))
     options = node.options(CumsumOptions)
     arrays: dict[str, Any] = {

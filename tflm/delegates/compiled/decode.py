@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tflm.compiler.language import Step
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     copies = []
     for i, (scheme, encoded) in enumerate(node.op_data):
         try:

@@ -8,8 +8,10 @@ from functools import partial
 from types import FrameType
 
 from tflm.compiler.language import Kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bands import shared_by, threads
 from tflm.delegates.compiled.bindings import bind_steps, has_kernels, is_interchangeable
+from tflm.delegates.compiled.movement import in_vectors
 from tflm.delegates.compiled.program import (
     Operator,
     Segment,
@@ -108,7 +110,10 @@ def _operator(subgraph_index: int, context: KernelContext, node: Node, registrat
         return run_located
 
     with _located(subgraph_index, node):
-        steps = bind_steps(context, node, registration)
+        profile = Profile.of_engine()
+        steps = bind_steps(context, node, registration, profile)
+        if steps is not None and profile.has_tiles:
+            steps = [*map(in_vectors, steps)]
         return Operator(steps, bind_numpy, is_interchangeable(node, registration), threads())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import Step
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.columns import bind_columns, fits_columns
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.products import bind_convolution, convolution_scaling, plain_convolution
@@ -132,12 +132,12 @@ def bind_channelwise(
     return [*runs.fill, multiply]
 
 
-def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None:
+def _bind_depthwise(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
     x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
-    if not uses_tiles():
+    if not profile.has_tiles:
         return plain_convolution(op, x, weights, bias, y, by_channel=True)
     if not constant:
         return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from tflm.compiler.intrinsics import float32_from
 from tflm.compiler.language import DONE, REFUSED, Float32s, Float64s, Int32s, Step, UInt8s, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.delegates.compiled.work_arrays import work_array
@@ -203,7 +204,7 @@ def select_boxes_of_classes(
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     parameters: DetectionParameters = node.op_data
     encodings, predictions, anchors = (node.eval_input(i).elements for i in range(3))
     outputs = [node.eval_output(i).elements.reshape(-1) for i in range(4)]

@@ -25,6 +25,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import arithmetic, quotients
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float64, as_int32
@@ -216,7 +217,7 @@ def spread_operands(node: Node, count: int) -> tuple[list[Step], list[npt.NDArra
     return None if steps is None else (steps, [*spread, y.reshape(-1)])
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     spread = spread_operands(node, node.input_count if node.operator in ("ADD_N", "SELECT_V2") else 2)
     if spread is None:
         return None

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Int16s, Step, UInt16s, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.kernels.node import KernelContext, Node
@@ -735,7 +736,7 @@ def sources_of(config: KissFftrConfig) -> npt.NDArray[np.uint16]:
     return places.astype(np.uint16)
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     """Bind SignalRfft or SignalIrfft; None for too many pairs."""
     op: FftOpData = node.op_data
     x, y, is_inverse = node.eval_input(0).elements, node.eval_output(0).elements, node.operator == "SignalIrfft"

@@ -22,6 +22,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import rounding_divided
 from tflm.delegates.compiled.products import take_rows
@@ -138,7 +139,7 @@ def interpolate(
     return DONE
 
 
-def _bind_gather(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_gather(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, indices = (node.eval_input(i) for i in range(2))
     axis, batch_dims = node.op_data
     return [
@@ -155,7 +156,7 @@ def _bind_gather(context: KernelContext, node: Node) -> list[Step] | None:
     ]
 
 
-def _bind_gather_nd(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_gather_nd(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, indices = (node.eval_input(i) for i in range(2))
     length = indices.dims[-1]
     return [
@@ -172,7 +173,7 @@ def _bind_gather_nd(context: KernelContext, node: Node) -> list[Step] | None:
     ]
 
 
-def _bind_embedding_lookup(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_embedding_lookup(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     lookup, value = (node.eval_input(i) for i in range(2))
     arrays = {"x": value.elements, "indices": lookup.elements, "y": node.eval_output(0).elements}
     sizes = {"size": value.dims[0], "count": lookup.dims[0]}
@@ -182,7 +183,7 @@ def _bind_embedding_lookup(context: KernelContext, node: Node) -> list[Step] | N
     return [dequantize_rows.step(**arrays, **sizes, scale=np.array([node.op_data], np.float32), depth=depth)]
 
 
-def _bind_nearest(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_nearest(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, y = node.eval_input(0), node.eval_output(0).elements
     (batches, height, width, depth), (rows, columns) = input.dims, node.op_data
     all_rows = np.add.outer(np.arange(batches, dtype=np.int64) * height, rows)
@@ -192,7 +193,7 @@ def _bind_nearest(context: KernelContext, node: Node) -> list[Step] | None:
     return [take_rows.step(source=source, places=pixels, count=pixels.size, row_bytes=row_bytes, target=target)]
 
 
-def _bind_bilinear(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_bilinear(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, y = node.eval_input(0), node.eval_output(0).elements
     rows: Neighbours
     columns: Neighbours

@@ -9,7 +9,7 @@ import numpy as np
 
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Float32s, Int8s, Int32s, Step, inlined, kernel
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
     LARGEST,
@@ -110,13 +110,13 @@ def log_softmax_float32(real_exp: RealExp, real_log: RealLog, x: Float32s, y: Fl
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     if not node.eval_input(0).dims:
         return []  # TFLM finds no elements along the last dimension of a scalar
     x, y = rows_of(node)
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     if x.dtype == np.float32:
-        by = "series" if uses_tiles() else "library"
+        by = "series" if profile.has_tiles else "library"
         return [log_softmax_float32.step(real_exp=by, real_log=by, **arrays)]
     distances, op = np.arange(256, dtype=np.int64), node.op_data
     addends = rounding_divide_by_pot(exps_int8(distances, op), ACCUMULATION_INTEGER_BITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, emitted, kernel
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.tiles import Writer
 from tflm.kernels import REGISTRATIONS
@@ -109,6 +110,14 @@ def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
     return steps
 
 
+def in_vectors(step: Step) -> Step:
+    """Return the step that copies rows of one vector without memmove, if a step copies such rows."""
+    *others, count = step.arguments
+    if step.kernel is not move_rows or count not in VECTOR_BYTES:
+        return step
+    return replace(step, kernel=move_vectors.of(row_bytes=count), arguments=tuple(others))
+
+
 def _is_same_memory(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> bool:
     return (target.ctypes.data, target.shape, target.strides) == (source.ctypes.data, source.shape, source.strides)
 
@@ -134,8 +143,6 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
             {"target": target, "source": source},
             dict(zip(("rows", "target_step", "source_step"), outer[0])),
         )
-        if uses_tiles() and count in VECTOR_BYTES:
-            return move_vectors.of(row_bytes=count).step(**arrays, **steps)
         return move_rows.step(**arrays, **steps, count=count)
     if target.dtype != np.float32:
         target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
@@ -168,7 +175,7 @@ def fixed_copies(node: Node) -> Sequence[Copy] | None:
     return copying.fixed_copies(node)
 
 
-def _bind_copies(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_copies(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     copies = fixed_copies(node)
     return None if copies is None else copy_steps(copies)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Float32s, Int8s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST, Multiplier, clamped, high_product, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
@@ -76,7 +77,7 @@ def normalize_float32(x: Float32s, y: Float32s, rows: int, depth: int) -> int:
     return DONE
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     depth = x.shape[-1]
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.size // depth if depth else 0, "depth": depth}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Tap
@@ -114,7 +115,7 @@ def root_mean_square(
     return DONE
 
 
-def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_average(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     is_float = y.dtype == np.float32
     if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
@@ -123,12 +124,12 @@ def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
     return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
 
 
-def _bind_root_mean_square(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_root_mean_square(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     return [root_mean_square.step(sums=work_array(x.shape[3], np.float32), **_arrays(x, y, node))]
 
 
-def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_largest(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     return [largest.step(**_arrays(x, y, node))]
 

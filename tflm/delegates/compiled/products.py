@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, REFUSED, Float32s, Int64s, Step, UInt8s, kernel
-from tflm.compiler.processor import processor, uses_tiles
+from tflm.compiler.processor import Profile, processor
 from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
@@ -495,12 +495,12 @@ def plain_convolution(
     )
 
 
-def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
+def _bind_conv_2d(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
     x, weights, bias, y, constant = CONV_INPUTS.bound(node)
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
-    if not uses_tiles():
+    if not profile.has_tiles:
         return plain_convolution(op, x, weights[: y.shape[3]], bias, y)
     if not constant:
         return None
@@ -509,9 +509,9 @@ def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
     return bind_convolution(op, (op.rows, op.columns), x, by_group, bias, y)
 
 
-def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] | None:
+def _bind_fully_connected(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
     x, weights, bias, y, constant = fully_connected.bound(node)
-    if not uses_tiles():
+    if not profile.has_tiles:
         return _plain_fully_connected(node)
     if not constant:
         return None
@@ -553,10 +553,10 @@ def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target
     return DONE
 
 
-def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
+def _bind_transpose_conv(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
     x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
     op: OpDataConv = node.op_data
-    if not uses_tiles():
+    if not profile.has_tiles:
         scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
         if scale is None or np.may_share_memory(x, y):
             return None

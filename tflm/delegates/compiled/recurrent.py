@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
@@ -222,24 +223,28 @@ def lstm_step_float32(
     return DONE
 
 
-def bind_lstm(context: KernelContext, node: Node, find: Matrix | None = None) -> list[Step] | None:
-    """Bind UNIDIRECTIONAL_SEQUENCE_LSTM.
+def _bind_lstm(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    return lstm_steps(node, profile, partial(quantized_matrix, profile=profile))
+
+
+def lstm_steps(node: Node, profile: Profile, find: Matrix) -> list[Step] | None:
+    """Return the steps of UNIDIRECTIONAL_SEQUENCE_LSTM.
 
     Args:
-        find: binds its integer products with constant weights; None for `quantized_matrix`.
+        find: binds its integer products with constant weights.
     """
     t, op = LstmTensors.of(node), node.op_data
-    if uses_tiles() and not t.constant:
+    if profile.has_tiles and not t.constant:
         return None
     # With tiles, the products of all steps are computed at once; without tiles, those of one step at a time.
-    held = len(t.x) if uses_tiles() else 1
+    held = len(t.x) if profile.has_tiles else 1
     is_copied = held > 1 or not t.x[0].flags.c_contiguous
     rows = work_array((held, *t.x.shape[1:]), t.x.dtype) if is_copied else t.x[:1]
     gates_type = np.float32 if t.x.dtype == np.float32 else np.int16
     sizes = (held, t.y.shape[1]), t.y.shape[1:2]
     gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in sizes)
     inputs = rows.reshape(-1, rows.shape[2])
-    products = gate_products(find or quantized_matrix, t, op, inputs, gates, from_hidden)
+    products = gate_products(profile, find, t, op, inputs, gates, from_hidden)
     if products is None:
         return None
     arrays = {"from_hidden": from_hidden, "hidden": t.hidden, "cell": t.cell}
@@ -254,19 +259,20 @@ def bind_lstm(context: KernelContext, node: Node, find: Matrix | None = None) ->
             steps += copy_rows
             steps += of_input if is_copied else [step.with_array(rows, t.x[i]) for step in of_input]
         arrays["from_input"] = gates[i % held]
-        steps += [*of_hidden, step_of(op, arrays), *copy_hidden]
+        steps += [*of_hidden, step_of(op, arrays, profile), *copy_hidden]
     return steps
 
 
-def step_of(op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+def step_of(op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]], profile: Profile) -> Step:
     """Return one step, with the arrays that `bind_lstm` names."""
     if isinstance(op, OpDataLSTM):
         return _integer_step(op, arrays)
     sizes = dict(zip(("batches", "units"), arrays["hidden"].shape))
-    return lstm_step_float32.step(**arrays, **sizes, **_float_constants(op))
+    return lstm_step_float32.step(**arrays, **sizes, **_float_constants(op, profile))
 
 
 def gate_products(
+    profile: Profile,
     find: Matrix,
     t: LstmTensors,
     op: OpDataLSTM | OpDataFloatLSTM,
@@ -282,7 +288,8 @@ def gate_products(
     bias = np.concatenate(t.biases)
     if isinstance(op, OpDataFloatLSTM):
         of_input, of_hidden = np.concatenate(t.input_weights), np.concatenate(t.recurrent_weights)
-        return float_matrix(rows, of_input, bias, gates), float_matrix(t.hidden, of_hidden, None, from_hidden)
+        gates_of_input = float_matrix(rows, of_input, bias, gates, profile)
+        return gates_of_input, float_matrix(t.hidden, of_hidden, None, from_hidden, profile)
     input_zeros, recurrent_zeros = op.weights_zero_points
     of_input, of_hidden = stacked(t.input_weights, input_zeros), stacked(t.recurrent_weights, recurrent_zeros)
     stage = OutputStage.whole(0, np.int16)
@@ -350,10 +357,10 @@ def _product_of_gate(
 
 
 def float_matrix(
-    x: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, y: npt.NDArray[Any]
+    x: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, y: npt.NDArray[Any], profile: Profile
 ) -> list[Step]:
     """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
-    if not uses_tiles():
+    if not profile.has_tiles:
         return bind_plain_matrix(x, weights, bias, float_scale(-np.inf, np.inf), y)
     scaling = float_layer_scaling(weights[np.newaxis], bias, ActivationFunctionType.NONE)
     return bind_matrix(x, weights, image_of(x.dtype, 0, bytes_allowed=True), scaling, y)
@@ -367,10 +374,11 @@ def quantized_matrix(
     multiplier: QuantizedMultiplier,
     output: OutputStage,
     y: npt.NDArray[Any],
+    profile: Profile,
 ) -> list[Step] | None:
     """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if not
     exact."""
-    if not uses_tiles():
+    if not profile.has_tiles:
         scale = integer_scale(multiplier, output)
         return None if scale is None else bind_plain_matrix(x, weights, bias, scale, y, zero_points=(zero_point, 0))
     image = image_of(x.dtype, zero_point, bytes_allowed=weights.dtype == np.int8)
@@ -378,8 +386,8 @@ def quantized_matrix(
     return None if scaling is None else bind_matrix(x, weights, image, scaling, y)
 
 
-def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
-    functions = dict.fromkeys(("sigmoid_of_gate", "tanh"), "series" if uses_tiles() else "library")
+def _float_constants(op: OpDataFloatLSTM, profile: Profile) -> dict[str, Any]:
+    functions = dict.fromkeys(("sigmoid_of_gate", "tanh"), "series" if profile.has_tiles else "library")
     return {**functions, "clip": np.array([op.cell_clip], None), "is_tanh": op.is_tanh}
 
 
@@ -586,32 +594,33 @@ SVDF_LIMITS = {
 """For each activation that clamps floats: lowest and highest value, and the result for NaN."""
 
 
-def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_svdf(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     t = SvdfTensors.of(node)
-    if uses_tiles() and not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
+    if profile.has_tiles and not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
         return None
     newest = work_array(t.state.shape[:2], t.time.dtype)
-    return _float_svdf(node, t, newest) if t.x.dtype == np.float32 else _quantized_svdf(node, t, newest)
+    bind = _float_svdf if t.x.dtype == np.float32 else _quantized_svdf
+    return bind(node, t, newest, profile)
 
 
-def _float_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> list[Step] | None:
+def _float_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any], profile: Profile) -> list[Step] | None:
     limits = SVDF_LIMITS.get(node.options(SVDFOptions).fused_activation_function)
     if limits is None:
         return None
-    find = float_matrix(t.x, t.feature, None, newest)
+    find = float_matrix(t.x, t.feature, None, newest, profile)
     return [*find, *_remember(svdf_float32, t, newest, limits=np.array(limits, np.float32))]
 
 
-def _quantized_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> list[Step] | None:
+def _quantized_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any], profile: Profile) -> list[Step] | None:
     op: OpDataSvdf = node.op_data
     multiplier, stage = op.to_state.multiplier, op.to_state.stage
     if not stage.minimum <= op.state_zero_point <= stage.maximum:
         return None
-    find = quantized_matrix(t.x, t.feature, None, op.input_zero_point, multiplier, stage, newest)
+    find = quantized_matrix(t.x, t.feature, None, op.input_zero_point, multiplier, stage, newest, profile)
     if find is None:
         return None
     is_constant = all(node.eval_input(i).is_constant for i in (svdf.WEIGHTS_TIME, svdf.BIAS))
-    tiles, done = bind_tiles(t, newest, op) if uses_tiles() and is_constant else ([], 0)
+    tiles, done = bind_tiles(t, newest, op) if profile.has_tiles and is_constant else ([], 0)
     constants: dict[str, Any] = {
         "state_zero_point": op.state_zero_point,
         "zero_point": op.to_output.stage.zero_point,
@@ -646,4 +655,4 @@ def _remember(kernel: Kernel, t: SvdfTensors, newest: npt.NDArray[Any], **consta
     return [forget, kernel.step(**arrays, **sizes, **constants)]
 
 
-BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": bind_lstm}
+BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": _bind_lstm}

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, multiplier_of, scaled, wrapped
 from tflm.errors import OperatorError
@@ -225,7 +226,7 @@ COMBINATION_OF = {"MEAN": "sum", "SUM": "sum", "REDUCE_MAX": "greater", "REDUCE_
 """The combination of elements, by operator."""
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
     x, y = as_numbers(input.elements), as_numbers(output.elements.reshape(-1))
@@ -262,7 +263,7 @@ def _scaling(op: Rescaling, dtype: np.dtype[Any], along: int, divisor: int) -> d
     }
 
 
-def _bind_index(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_index(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
     x, y, better = input.elements, output.elements.reshape(-1), "greater" if node.operator == "ARG_MAX" else "less"

@@ -25,6 +25,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float64, as_int16, as_int32, as_int64, as_uint64
 from tflm.delegates.compiled.fixed_point import clamped
 from tflm.delegates.compiled.movement import copy_steps
@@ -377,7 +378,7 @@ def _elements(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return x.reshape(-1), y.reshape(-1)
 
 
-def _bind_window(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_window(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     weights = node.eval_input(1).elements
     if not x.size:
@@ -386,19 +387,19 @@ def _bind_window(context: KernelContext, node: Node) -> list[Step] | None:
     return [window.step(x=x, weights=weights, y=y, **sizes), *clear_steps(y[x.size :])]
 
 
-def _bind_auto_scale(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_auto_scale(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     return [auto_scale.step(x=x, y=y, scale_bit=node.eval_output(1).elements, count=y.size)]
 
 
-def _bind_energy(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_energy(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     start, end = node.op_data
     step = energy.step(x=x[2 * start :], y=y[start:], count=end - start)
     return [step, *clear_steps(y[:start], y[end:])]
 
 
-def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_filter_bank(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     names = ("weights", "unweights", "starts", "weight_starts", "widths")
     arrays = {name: node.eval_input(i).elements for i, name in enumerate(names, 1)}
@@ -407,13 +408,13 @@ def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
     return [filter_bank.step(x=x, **arrays, y=y.view(np.int64), bands=bands)]
 
 
-def _bind_square_root(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_square_root(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     scale_bits = node.eval_input(1).elements
     return [square_root.step(x=x, scale_bits=scale_bits, y=y, count=x.size), *clear_steps(y[x.size :])]
 
 
-def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_spectral_subtraction(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     op: SpectralSubtraction = node.op_data
     x, y = _elements(node)
     noise_output = node.eval_output(1).elements
@@ -433,14 +434,14 @@ def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step]
     return [step, *shown, *clear_steps(y[op.noise.size :])]
 
 
-def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_automatic_gain(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     noise, gains = (node.eval_input(i).elements for i in (1, 2))
     sizes = {"largest": largest_estimate(gains.size), "shift": node.op_data & 63, "count": x.size}
     return [automatic_gain.step(x=x, noise=noise, gains=gains, y=y, **sizes)]
 
 
-def _bind_logarithm(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_logarithm(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     options = {"shift": node.op_data["input_correction_bits"] & 31, "scale": node.op_data["output_scale"]}
     step = logarithm.step(x=x, y=y, beyond_line=log2_beyond_line(), **options, count=x.size)
@@ -451,7 +452,7 @@ def _queue(buffer: Any) -> dict[str, Any]:
     return {"samples": buffer.samples, "state": buffer.state, "capacity": buffer.samples.size}
 
 
-def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_delay(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     buffers = node.op_data.buffers
     if not buffers:
@@ -462,7 +463,7 @@ def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
     return [*steps, *clear_steps(y[x.size :])]
 
 
-def _bind_framer(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_framer(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     op: Framer = node.op_data
     x, y = _elements(node)
     rows = len(op.buffers)
@@ -485,7 +486,7 @@ def _bind_framer(context: KernelContext, node: Node) -> list[Step] | None:
     return [*steps, *clear_steps(y[rows * frames * op.size :])]
 
 
-def _bind_stacker(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_stacker(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     op: Stacker = node.op_data
     x, y = _elements(node)
     valid = node.eval_output(1).elements.reshape(1).view(np.uint8)
@@ -493,7 +494,7 @@ def _bind_stacker(context: KernelContext, node: Node) -> list[Step] | None:
     return [stack.step(x=x, y=y, valid=valid, **_queue(op.buffer), **sizes), *clear_steps(y[op.size :])]
 
 
-def _bind_overlap_add(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_overlap_add(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     op: OverlapAdd = node.op_data
     x, y = _elements(node)
     frames, size = node.eval_input(0).dims[-2:]

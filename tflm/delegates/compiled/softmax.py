@@ -20,7 +20,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, one_over_one_plus, scaled
 from tflm.delegates.compiled.functions import exponential
@@ -129,12 +129,12 @@ LARGEST_SUMS = {8: (1 << 29) - 1, 16: UINT32_MASK}
 """Largest sum by bits of the output."""
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = rows_of(node)
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     op = node.op_data
     if x.dtype == np.float32:
-        real_exp = "series" if uses_tiles() else "library"
+        real_exp = "series" if profile.has_tiles else "library"
         return [softmax_float32.step(real_exp=real_exp, **arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
         multiplier = multiplier_of(QuantizedMultiplier(op.significand, op.shift))

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import ABORTED, DONE, REFUSED, Address, Int32s, Step, UInt8s, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
@@ -34,17 +35,17 @@ def take_turns(buffer: Address, newest: Address, buffer_bytes: int, newest_bytes
     return DONE
 
 
-def _bind_var_handle(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_var_handle(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     return []
 
 
-def _bind_read_variable(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_read_variable(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     handle, value = node.eval_input(0), node.eval_output(0)
     data = _variable(context, handle, value)
     return None if data is None else copy_steps([(value.elements.reshape(-1), data)])
 
 
-def _bind_assign_variable(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_assign_variable(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     handle, value = node.eval_input(0), node.eval_input(1)
     data = _variable(context, handle, value)
     return None if data is None else copy_steps([(data, value.elements.reshape(-1))])
@@ -60,11 +61,11 @@ def _variable(context: KernelContext, handle: TfLiteEvalTensor, value: TfLiteEva
         return None
 
 
-def _bind_call_once(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_call_once(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     return [call_once.step(pending=node.op_data.pending)]
 
 
-def _bind_circular_buffer(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind_circular_buffer(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     input, output = node.eval_input(0), node.eval_output(0)
     depth = output.dims[2] * output.dims[3]
     sizes = {"buffer_bytes": output.dims[1] * depth, "newest_bytes": depth}

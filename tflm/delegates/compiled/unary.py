@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import quotients
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
@@ -286,7 +286,7 @@ ONE = QuantizedMultiplier(1 << 30, 1)
 """Type for integers of up to 31 bits, for which both roundings are exact."""
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step]:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step]:
     op, x, y = node.op_data, node.eval_input(0).elements, node.eval_output(0).elements
     arrays: dict[str, Any] = {"x": x, "y": y, "count": y.size}
     if isinstance(op, Clamp):
@@ -299,9 +299,9 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
     if isinstance(op, Requantization) and x.dtype == np.int32:
         return [requantize.step(**arrays, input_zero_point=op.input_zero_point, **requantization(op))]
     if x.dtype in (np.float32, np.bool_):
-        by_library = not uses_tiles() and node.operator in LIBRARY
+        by_library = not profile.has_tiles and node.operator in LIBRARY
         return [each.step(function="LIBRARY_" * by_library + node.operator, **arrays)]
-    plain = None if uses_tiles() else _plain_step(op, arrays)
+    plain = None if profile.has_tiles else _plain_step(op, arrays)
     if plain is not None:
         return [plain]
     arrays["x"] = x.view(f"u{x.itemsize}")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.movement import copy_steps, fixed_copies
 from tflm.kernels.node import KernelContext, Node
@@ -296,7 +297,7 @@ VARIABLE: dict[str, Callable[[Node], list[Step] | None]] = {
 """Binding functions of operators whose copies can change between invokes."""
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     copies = fixed_copies(node)
     return VARIABLE[node.operator](node) if copies is None else copy_steps(copies)
 
