@@ -18,6 +18,7 @@ from tflm.schema import (
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
     LeakyReluOptions,
+    MirrorPadOptions,
     MulOptions,
     Padding,
     PadOptions,
@@ -111,8 +112,8 @@ class Layer(NamedTuple):
         return self.graph.tensor(f"y_{self.place}", shape, self.type, quantization=quantization)
 
     def _quantized(self, scale: float, zero_point: int = 0) -> QuantizationParameters | None:
-        """Integers of 16 bits have no zero point, and floats no quantization."""
-        if self.type == TensorType.FLOAT32:
+        """Integers of 16 bits have no zero point; floats, bools and larger integers have no quantization."""
+        if self.type not in (TensorType.INT8, TensorType.INT16):
             return None
         return tflm.quantized(scale, zero_point if self.type == TensorType.INT8 else 0)
 
@@ -196,6 +197,36 @@ def _element_wise(layer: Layer) -> int:
     return y
 
 
+TO_BOOL = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_OR")
+
+
+def _broadcast(layer: Layer) -> int:
+    """An operator of inputs, each of which lacks some dimensions."""
+    draw, graph, name = layer.draw, layer.graph, layer.operator.name
+    shape = (1, draw.randint(2, 12), draw.randint(2, 12), draw.choice(CHANNELS[2:]))
+    shapes = (*shape[:1], 1, *shape[2:]), draw.choice([(*shape[:3], 1), (*shape[:2], 1, shape[3])])
+    tensors = [layer.input(f"x{i}", each, 0.1) for i, each in enumerate(shapes)]
+    if name == "SELECT_V2":
+        tensors.insert(0, graph.input(f"condition_{layer.place}", shape, TensorType.BOOL))
+    to_bool = name in TO_BOOL
+    y = graph.tensor(f"y_{layer.place}", shape, TensorType.BOOL) if to_bool else layer.output(shape, 0.1)
+    graph.operator(layer.operator, tensors, [y])
+    return y
+
+
+def _moved(layer: Layer) -> int:
+    """SLICE, MIRROR_PAD or REVERSE_V2 with positions that are inputs."""
+    draw, graph, name = layer.draw, layer.graph, layer.operator.name
+    shape = (1, draw.randint(3, 12), draw.randint(3, 12), draw.choice(CHANNELS[2:]))
+    counts: dict[str, list[tuple[int, ...]]] = {"SLICE": [(4,), (4,)], "MIRROR_PAD": [(4, 2)], "REVERSE_V2": [(1,)]}
+    x = layer.input("x", shape, 0.1, 3)
+    positions = [graph.input(f"p{i}_{layer.place}", count, TensorType.INT32) for i, count in enumerate(counts[name])]
+    grown = {"SLICE": -1, "MIRROR_PAD": 2, "REVERSE_V2": 0}[name]
+    y = layer.output((1, shape[1] + grown, *shape[2:]), 0.1, 3)
+    graph.operator(layer.operator, [x, *positions], [y], MirrorPadOptions() if name == "MIRROR_PAD" else None)
+    return y
+
+
 def _softmax(layer: Layer) -> int:
     shape = (layer.draw.choice([1, 1, 3, 20]), layer.draw.randint(2, 60))
     x, y = layer.input("x", shape, 0.1), layer.output(shape, 1 / 256, -128)
@@ -236,7 +267,7 @@ def _changed(layer: Layer) -> int:
     return y
 
 
-MOST, MANY, FEW = 64, 24, 8
+MOST, MANY, FEW, SOME = 64, 24, 8, 2
 TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("CONV_2D", TensorType.INT8, _convolution, MOST),
     ("CONV_2D", TensorType.INT16, _convolution, MANY),
@@ -260,5 +291,20 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("LEAKY_RELU", TensorType.INT8, _changed, FEW),
     ("LEAKY_RELU", TensorType.INT16, _changed, FEW),
     ("LOGISTIC", TensorType.INT8, _changed, FEW),
+    *(
+        (operator, kind, _broadcast, SOME)
+        for operator in ("MAXIMUM", "MINIMUM", "SELECT_V2")
+        for kind in (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+    ),
+    *(
+        (operator, TensorType.FLOAT32, _broadcast, SOME)
+        for operator in ("DIV", "FLOOR_DIV", "FLOOR_MOD", "PRELU", "SQUARED_DIFFERENCE", *TO_BOOL[:6])
+    ),
+    *((operator, TensorType.BOOL, _broadcast, SOME) for operator in TO_BOOL[6:]),
+    *(
+        (operator, kind, _moved, SOME)
+        for operator in ("MIRROR_PAD", "REVERSE_V2", "SLICE")
+        for kind in (TensorType.FLOAT32, TensorType.INT8)
+    ),
 ]
 """Operators with the types of their tensors, what makes them, and how many models have them."""
