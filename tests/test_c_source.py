@@ -17,6 +17,7 @@ from c_language import Line, on_line
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
 from test_compile import EVERYTHING, WARNINGS
 
+from tflm.c.helpers import CONSTANTS, helpers_of
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
@@ -381,6 +382,15 @@ def two_slopes(y: Int32s, slope: int) -> int:
 def test_a_record_whose_fields_could_be_other_values_is_refused(wrong: Kernel, message: str) -> None:
     with pytest.raises(TranslationError, match=message):
         translate([wrong])
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_macro_is_defined_with_those_that_it_uses(name: str) -> None:
+    definitions = helpers_of(f"#if {name}")
+    defined = [macro for text in definitions for macro in CONSTANTS if f"#define {macro} " in text]
+    used = [macro for text in definitions for macro in CONSTANTS if macro in text]
+    assert defined[-1] == name
+    assert {*used} == {*defined}
 
 
 def test_every_kernel_is_tested() -> None:

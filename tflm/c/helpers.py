@@ -169,5 +169,9 @@ CONSTANTS = {
 def helpers_of(source: str) -> list[str]:
     """Return the definitions of the helpers and macros that a source uses."""
     called = set(_CALL.findall(source))
-    constants = [definition for name, definition in CONSTANTS.items() if name in source]
+    constants: list[str] = []
+    # A macro uses only those before it.
+    for name, definition in reversed(CONSTANTS.items()):
+        if any(name in text for text in (source, *constants)):
+            constants.insert(0, definition)
     return [*constants, *(definition for name, definition in HELPERS.items() if name in called)]
