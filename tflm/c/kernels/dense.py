@@ -37,7 +37,7 @@ from tflm.c.kernels.wide_windows import WIDE_RUN, WideVectors, multiply_wide
 from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Requantizer, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows
 from tflm.kernels.node import Node
 from tflm.kernels.overlap import OperatorFacts
@@ -118,7 +118,7 @@ def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
     return sums03, sums21
 
 
-@assembled({helium.CONDITION: helium.multiply_vector})
+@assembled({helium.CONDITION: helium.multiply_vector, dsp.CONDITION: dsp.multiply_vector})
 @standalone
 def multiply_vector(
     rounding: Any,
@@ -175,7 +175,7 @@ def multiply_words(
 
     Args:
         weights: as `paired_words` returns them.
-        table: bias, significand, addend and shift of each channel.
+        table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
     """
     for _vector in range(vectors.total):
         multiply_vector(
@@ -212,6 +212,13 @@ def words_of(weights: npt.NDArray[np.int64], offset: int = OFFSET) -> npt.NDArra
     by_word = filled.reshape(-1, CHANNELS, depth).transpose(0, 2, 1) + np.array([offset, 0, offset, 0], np.int64)
     words = np.ascontiguousarray(by_word, np.uint8).view("<u4")[..., 0]
     return words.astype(np.uint32).view(np.int32)
+
+
+def table_of_fours(scaling: Requantizer, groups: int, channels: int) -> npt.NDArray[np.int32]:
+    """Return the tables of channels (groups, channels, constants), padded to multiples of four channels."""
+    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
+    tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
+    return tables
 
 
 def paired_words(weights: npt.NDArray[np.int64], offset: int = OFFSET) -> npt.NDArray[np.int32]:
@@ -270,7 +277,7 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
             clamp=scaling.clamp,
             x=x,
             weights=words,
-            table=scaling.table,
+            table=table_of_fours(scaling, 1, channels),
             y=y,
             vectors=vectors,
         )

@@ -486,12 +486,17 @@ def taps_before(start: int, dilation: int) -> int:
     return 0 if start >= 0 else (dilation - 1 - start) // dilation
 
 
-def _assembly_of_fours(functions: Mapping[str, Any]) -> str | None:
+def _helium_of_fours(functions: Mapping[str, Any]) -> str | None:
+    spread = next(name for name, function in SPREADS.items() if function is functions["spread"])
+    return helium.set_fours(functions, spread)
+
+
+def _dsp_of_fours(functions: Mapping[str, Any]) -> str | None:
     """Return the assembly if four channels are adjacent in the input as in the output; None otherwise."""
     return dsp.set_fours(functions) if functions["spread"] is SPREADS["each"] else None
 
 
-@assembled({dsp.CONDITION: _assembly_of_fours})
+@assembled({helium.CONDITION: _helium_of_fours, dsp.CONDITION: _dsp_of_fours})
 @standalone
 def set_fours(
     spread: Any,
@@ -559,7 +564,7 @@ def set_fours(
             x = elements_from(x, next)
 
 
-@standalone
+@inlined
 def sum_of_one(
     x: Elements,
     weights: Int8s,

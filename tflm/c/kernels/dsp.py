@@ -268,18 +268,58 @@ ONE = "    ldrsb r12, [r2], #1\n" + ONE_WORD
 """Multiply one element."""
 
 
+def _run(count: str) -> str:
+    """Add the products of elements at r2 and the words at r1 to the sums; r3 and a place on the stack contain their
+    number."""
+    return (
+        "    bics r0, r3, #3\n    beq 3f\n    add r0, r1, r0, lsl #2\n    tst r3, #4\n    bne 2f\n"
+        f"    .p2align 2\n1:\n{FOUR}2:\n{FOUR}    cmp r1, r0\n    bne 1b\n"
+        f"3:  ldr r3, {count}\n    ands r3, r3, #3\n    beq 5f\n4:\n{ONE}    subs r3, #1\n    bne 4b\n5:\n"
+    )
+
+
 def sums_of_run(functions: Functions) -> str:
     """r0: results; r1: words of weights; r2: elements; r3: number of elements."""
     return (
         "    push {r0, r3-r11, lr}\n    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n"
-        "    bics r0, r3, #3\n    beq 3f\n    add r0, r1, r0, lsl #2\n    tst r3, #4\n    bne 2f\n"
-        f"    .p2align 2\n1:\n{FOUR}2:\n{FOUR}    cmp r1, r0\n    bne 1b\n"
-        "3:  ldrd r0, r3, [sp]\n    ands r3, r3, #3\n    beq 5f\n"
-        f"4:\n{ONE}    subs r3, #1\n    bne 4b\n"
-        f"5:  mov r12, #{UPPER}\n"
+        + _run("[sp, #4]")
+        + f"    ldr r0, [sp]\n    mov r12, #{UPPER}\n"
         f"    add r4, #{UPPER // 2}\n    asr r8, r4, #31\n    smlal r4, r8, r5, r12\n    strd r4, r8, [r0]\n"
         f"    add r6, #{UPPER // 2}\n    asr r9, r6, #31\n    smlal r6, r9, r7, r12\n    strd r6, r9, [r0, #8]\n"
         "    add sp, #8\n    pop {r4-r11, pc}\n"
+    )
+
+
+FIRST_SUMS = "    ldr r4, [r0]\n    ldr r7, [r0, #16]\n    ldr r6, [r0, #32]\n    ldr r5, [r0, #48]\n"
+"""Set the sums of four channels to their constants in the table at r0."""
+
+
+def _set_four(functions: Functions, table: str, y: str, channels: str) -> str | None:
+    """Return code that stores the outputs of four channels, or of those that are left; it goes to label 10 if more are
+    left. Places on the stack contain the addresses and the number of channels."""
+    outputs = requantized(functions, {(4, 12): ("r4",), (52, 60): ("r5",), (36, 44): ("r6",), (20, 28): ("r7",)})
+    if outputs is None:
+        return None
+    return (
+        f"    ldr r0, {table}\n{outputs}    ldr r2, {channels}\n    ldr r3, {y}\n    subs r2, #4\n    bmi 1f\n"
+        "    strb r7, [r3, #1]\n    strb r6, [r3, #2]\n    strb r5, [r3, #3]\n    strb r4, [r3], #4\n    beq 2f\n"
+        f"    str r2, {channels}\n    str r3, {y}\n    add r0, #64\n    str r0, {table}\n    b 10b\n"
+        "1:  strb r4, [r3]\n    adds r2, #2\n    it pl\n    strbpl r7, [r3, #1]\n    it gt\n"
+        "    strbgt r6, [r3, #2]\n2:\n"
+    )
+
+
+def multiply_vector(functions: Functions) -> str | None:
+    """r0: elements; r1: words of weights; r2: table; r3: outputs; then what `dense.multiply_vector` takes."""
+    depth, channels, _, _, x_sum, upper, lower = (f"[sp, #{48 + 4 * i}]" for i in range(7))
+    end = _set_four(functions, "[sp, #4]", "[sp, #8]", channels)
+    if end is None:
+        return None
+    return (
+        "    push {r4-r11, lr}\n    sub sp, #12\n    str r0, [sp]\n    strd r2, r3, [sp, #4]\n"
+        f"10: ldrd r2, r0, [sp]\n{FIRST_SUMS}    ldr r8, {x_sum}\n    ldr r9, {lower}\n    mls r4, r8, r9, r4\n"
+        f"    mls r6, r8, r9, r6\n    ldr r9, {upper}\n    mls r7, r8, r9, r7\n    mls r5, r8, r9, r5\n"
+        f"    ldr r3, {depth}\n{_run(depth)}{end}    add sp, #12\n    pop {{r4-r11, pc}}\n"
     )
 
 
@@ -340,17 +380,11 @@ def sums_of_window(functions: Functions) -> str:
 def set_window(functions: Functions) -> str | None:
     """r0: table; otherwise the arguments of `windows_in_place.set_window`, in their order."""
     table = "[sp, #20]"
-    outputs = requantized(functions, {(4, 12): ("r4",), (52, 60): ("r5",), (36, 44): ("r6",), (20, 28): ("r7",)})
-    if outputs is None:
+    end = _set_four(functions, table, OUTPUTS, CHANNELS)
+    if end is None:
         return None
-    return _window(
-        "10: ldr r4, [r0]\n    ldr r7, [r0, #16]\n    ldr r6, [r0, #32]\n    ldr r5, [r0, #48]\n",
-        f"    ldr r0, {table}\n{outputs}    ldr r2, {CHANNELS}\n    ldr r3, {OUTPUTS}\n    subs r2, #4\n    bmi 1f\n"
-        "    strb r7, [r3, #1]\n    strb r6, [r3, #2]\n    strb r5, [r3, #3]\n    strb r4, [r3], #4\n    beq 2f\n"
-        f"    str r2, {CHANNELS}\n    str r3, {OUTPUTS}\n    add r0, #64\n    str r0, {table}\n"
-        f"    ldr r2, {FIRST_ROW}\n    b 10b\n1:  strb r4, [r3]\n    adds r2, #2\n    it pl\n"
-        "    strbpl r7, [r3, #1]\n    it gt\n    strbgt r6, [r3, #2]\n2:  add sp, #24\n    pop {r4-r11, pc}\n",
-    )
+    again = f"10: ldr r0, {table}\n    ldr r2, {FIRST_ROW}\n"
+    return _window(again + FIRST_SUMS, end + "    add sp, #24\n    pop {r4-r11, pc}\n")
 
 
 # --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------

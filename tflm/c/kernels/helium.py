@@ -7,6 +7,8 @@ alternate, so that deinterleaving loads separate them; a remainder of fewer than
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tflm.c.kernels.dsp import FOUR, ONE, Functions, requantized, shift_of
 from tflm.delegates.compiled.requantization import CLAMPS, CONSTANTS
 from tflm.delegates.compiled.single_rounding import FRACTION
@@ -124,8 +126,8 @@ def fill_adjacent(functions: Functions) -> str:
 HALF_LANES = 0x5555
 """Mask of every other byte of a vector."""
 
-PLACES = "    .p2align 2\n9:  .byte 0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13\n    .word 0, 16, 32, 48\n"
-"""Offsets of the first elements of pairs, each for two channels; then of the constants of four channels."""
+PLACES = "    .p2align 2\n9:  .byte 0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13\n"
+"""Offsets of the first elements of pairs, each for two channels."""
 
 SIXTEEN = (
     "    vld40.8 {q0, q1, q2, q3}, [r1]\n    vld41.8 {q0, q1, q2, q3}, [r1]\n    vld42.8 {q0, q1, q2, q3}, [r1]\n"
@@ -150,25 +152,37 @@ def sum_of_bytes(functions: Functions) -> str:
     )
 
 
-def multiply_vector(functions: Functions) -> str | None:
-    """r0: elements; r1: words of weights; r2: table; r3: outputs; then what `dense.multiply_vector` takes."""
+def _four_outputs(functions: Functions, table: str, limits: tuple[str, str]) -> str | None:
+    """Return code that turns the sums of four channels in q4 into outputs in q0, and clobbers r6. None if C has to do
+    it.
+
+    Args:
+        table: register with the address of the channels' constants, which is moved behind them.
+        limits: places of the least and the largest output on the stack.
+    """
     shift, is_corrected = shift_of(functions, ("clipped", "limits"))
     if shift is None:
         return None
+    code = "".join(f"    vld4{k}.32 {{q0, q1, q2, q3}}, [{table}]" + "!" * (k == 3) + "\n" for k in range(4))
+    code += "    vadd.i32 q4, q4, q0\n"
+    if is_corrected:
+        code += "    vshr.s32 q0, q4, #31\n    vand q0, q0, q3\n"
+        code += f"    vshl.i32 q4, q4, #{FRACTION}\n    vadd.i32 q4, q4, q0\n"
+    code += "    vmulh.s32 q4, q4, q1\n    vadd.i32 q4, q4, q2\n" + f"    vshr.s32 q4, q4, #{shift}\n" * (shift > 0)
+    code += "    vqmovnb.s32 q0, q4\n    vqmovnb.s16 q0, q0\n"
+    if functions["clamp"] is not CLAMPS["clipped"]:
+        for place, limit in zip(limits, ("vmax", "vmin")):
+            code += f"    ldr r6, {place}\n    vdup.8 q1, r6\n    {limit}.s8 q0, q0, q1\n"
+    return code
+
+
+def multiply_vector(functions: Functions) -> str | None:
+    """r0: elements; r1: words of weights; r2: table; r3: outputs; then what `dense.multiply_vector` takes."""
     x, table, outputs, left, rest, rounds, lower = (f"[sp, #{4 * i}]" for i in range(7))
     depth, _, activation_min, activation_max, x_sum = (f"[sp, #{132 + 4 * i}]" for i in range(5))
-    limits = (
-        ""
-        if functions["clamp"] is CLAMPS["clipped"]
-        else (
-            f"    ldr r3, {activation_min}\n    vdup.8 q1, r3\n    vmax.s8 q0, q0, q1\n"
-            f"    ldr r3, {activation_max}\n    vdup.8 q1, r3\n"
-            "    vmin.s8 q0, q0, q1\n"
-        )
-    )
-    correction = (
-        f"    vshr.s32 q5, q4, #31\n    vand q5, q5, q3\n    vshl.i32 q4, q4, #{FRACTION}\n    vadd.i32 q4, q4, q5\n"
-    )
+    four_outputs = _four_outputs(functions, "r0", (activation_min, activation_max))
+    if four_outputs is None:
+        return None
     return (
         f"    push {{r4-r11, lr}}\n    vpush {{d8-d15}}\n    sub sp, #32\n    str r0, {x}\n    strd r2, r3, {table}\n"
         f"    ldrd r4, r3, {depth}\n    str r3, {left}\n    and r5, r4, #{LANES - 1}\n    lsrs r6, r4, #4\n"
@@ -184,15 +198,10 @@ def multiply_vector(functions: Functions) -> str | None:
         f"7:  ldr r0, {rest}\n    ands r0, #3\n    beq 8f\n    add r0, r1, r0, lsl #2\n6:\n{ONE}    cmp r1, r0\n"
         f"    bne 6b\n8:  ldrd r8, r9, {lower}\n    sub r4, r8\n    sub r6, r8\n    sub r7, r9\n    sub r5, r9\n"
         "    vmov.32 q4[0], r4\n    vmov.32 q4[1], r7\n    vmov.32 q4[2], r6\n    vmov.32 q4[3], r5\n"
-        f"    ldr r0, {table}\n    adr r3, 9f\n    vldrw.u32 q5, [r3, #16]\n    vadd.i32 q5, q5, r0\n    adds r0, #64\n"
-        f"    str r0, {table}\n    ldr r0, {left}\n    vctp.32 r0\n    vpstttt\n    vldrwt.u32 q0, [q5]\n"
-        "    vldrwt.u32 q1, [q5, #4]\n    vldrwt.u32 q2, [q5, #8]\n    vldrwt.u32 q3, [q5, #12]\n"
-        f"    vadd.i32 q4, q4, q0\n{correction * is_corrected}    vmulh.s32 q4, q4, q1\n    vadd.i32 q4, q4, q2\n"
-        + f"    vshr.s32 q4, q4, #{shift}\n"
-        * (shift > 0)
-        + f"    vqmovnb.s32 q0, q4\n    vqmovnb.s16 q0, q0\n{limits}    ldr r3, {outputs}\n    vpst\n"
-        f"    vstrbt.32 q0, [r3]\n    adds r3, #4\n    str r3, {outputs}\n    subs r0, #4\n    str r0, {left}\n"
-        f"    bgt 3b\n    add sp, #32\n    vpop {{d8-d15}}\n    pop {{r4-r11, pc}}\n{PLACES}"
+        f"    ldr r0, {table}\n{four_outputs}    str r0, {table}\n    ldr r0, {left}\n    vctp.32 r0\n"
+        f"    ldr r3, {outputs}\n    vpst\n    vstrbt.32 q0, [r3]\n    adds r3, #4\n    str r3, {outputs}\n"
+        f"    subs r0, #4\n    str r0, {left}\n    bgt 3b\n    add sp, #32\n    vpop {{d8-d15}}\n"
+        f"    pop {{r4-r11, pc}}\n{PLACES}"
     )
 
 
@@ -262,4 +271,58 @@ def set_eights(functions: Functions) -> str | None:
         + _to_outputs(shift, is_corrected)
         + f"    mov r12, #{EIGHT * 4 * CONSTANTS}\n    vadd.i32 q7, q7, r12\n    vstrb.16 q0, [r3], #{EIGHT}\n"
         "    subs lr, #1\n    bne 1b\n    vpop {d8-d15}\n    pop {r4-r8, pc}\n"
+    )
+
+
+# --- Other depthwise convolutions --------------------------------------------------------------------------------
+
+_with_vector = "    vmul.i32 q2, q0, q1\n    vadd.i32 q4, q4, q2\n"
+
+
+class Reads(NamedTuple):
+    """How four channels read the input.
+
+    Attributes:
+        taps: code that adds products of the elements at r7 and the weights in q1.
+        next: code that moves r0 to the elements of the next four channels.
+    """
+
+    taps: str
+    next: str
+
+
+_repeated = (
+    "    ldr r6, [sp]\n    subs r6, #1\n    bne 8f\n    ldr r7, {next}\n    add r0, r7\n    ldr r6, {repeats}\n"
+    "8:  str r6, [sp]\n"
+)
+
+SPREADS = {
+    "each": Reads("    vldrb.s32 q0, [r7]\n" + _with_vector, "    adds r0, #4\n"),
+    "pairs": Reads("    vldrb.s32 q0, [r7, q5]\n" + _with_vector, _repeated),
+    "copies": Reads("    ldrsb r6, [r7]\n    vmla.s32 q4, q1, r6\n", _repeated),
+}
+"""By the spread of `depthwise_convolution`."""
+
+
+def set_fours(functions: Functions, spread: str) -> str | None:
+    """r0: input; r1: weights; r2: table; r3: outputs; on the stack: other arguments of
+    `depthwise_convolution.set_fours`."""
+    rows, columns, before, between, behind, x_row, x_step, together, zero_point, repeats, next, *limits = (
+        f"[sp, #{72 + 4 * i}]" for i in range(13)
+    )
+    outputs = _four_outputs(functions, "r2", (limits[0], limits[1]))
+    if outputs is None:
+        return None
+    weights = "    vldrb.s32 q1, [r1], #4\n"
+    return (
+        f"    push {{r4-r11, lr}}\n    vpush {{d8-d11}}\n    sub sp, #4\n    ldr r12, {x_step}\n"
+        f"    ldr r8, {zero_point}\n    ldr r9, {together}\n    ldr r10, {x_row}\n    ldr r11, {columns}\n"
+        f"    movs r6, #0\n    vidup.u32 q5, r6, #1\n    vshr.u32 q5, q5, #1\n    ldr r6, {repeats}\n    str r6, [sp]\n"
+        f"1:  vmov.i32 q4, #0\n    mov r4, r0\n    ldr r5, {rows}\n    ldr r6, {before}\n"
+        f"2:  wls lr, r6, 4f\n3:\n{weights}    vmla.s32 q4, q1, r8\n    le lr, 3b\n"
+        f"4:  subs r5, #1\n    bmi 6f\n    mov r7, r4\n    add r4, r10\n    wls lr, r11, 7f\n"
+        f"5:\n{weights}{SPREADS[spread].taps}    add r7, r12\n    le lr, 5b\n"
+        f"7:  ldr r6, {between}\n    cmp r5, #0\n    bne 2b\n    ldr r6, {behind}\n    b 2b\n"
+        f"6:\n{outputs}    vstrb.32 q0, [r3], #4\n{SPREADS[spread].next.format(next=next, repeats=repeats)}"
+        "    subs r9, #4\n    bne 1b\n    add sp, #4\n    vpop {d8-d11}\n    pop {r4-r11, pc}\n"
     )

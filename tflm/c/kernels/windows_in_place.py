@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tflm.c.kernels import dsp, thumb
 from tflm.c.kernels.convolution import Layer, packed_weights
-from tflm.c.kernels.dense import paired_words, words_of
+from tflm.c.kernels.dense import CHANNELS, paired_words, table_of_fours, words_of
 from tflm.c.kernels.im2col import CHANNELS as PAIR
 from tflm.c.kernels.im2col import DEPTH, byte_of
 from tflm.c.kernels.part import NEVER, first_places
@@ -25,9 +25,6 @@ from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
 NARROW_INTEGERS = True
-
-CHANNELS = 4
-"""Number of channels whose weights are interleaved, and multiplied at a time."""
 
 
 class Positions(NamedTuple):
@@ -356,8 +353,7 @@ def bind_layer(
     if scaling is None or not has_dilations or (x.dtype != np.int8 and layer.zero_point):
         return None
     groups, channels, *_, depth = layer.weights.shape
-    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
-    tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
+    tables = table_of_fours(scaling, groups, channels)
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
     paired = depth % 4 == 0 or not (rows.leaves_image or columns.leaves_image)
