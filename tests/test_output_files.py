@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -293,6 +294,19 @@ def test_what_is_appended_is_whole_or_missing(tmp_path: Path) -> None:
     found = subprocess.run([sys.executable, "-c", code, tmp_path / "file"], capture_output=True, text=True, check=False)
     assert "File too large" in found.stderr
     assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    "write", [write_atomically, append, lambda path, data: write_files(path.parent, {path.name: data})]
+)
+def test_every_way_to_write_asks_for_approval(write: Callable[[Path, bytes], object], tmp_path: Path) -> None:
+    asked: list[Path] = []
+    token = approval.set(lambda contents: asked.extend(contents))
+    try:
+        write(tmp_path / "file", b"data")
+    finally:
+        approval.reset(token)
+    assert asked == [tmp_path / "file"]
 
 
 def test_fit_removes_the_firmware_of_an_earlier_model(tmp_path: Path) -> None:
