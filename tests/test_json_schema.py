@@ -10,12 +10,14 @@ from typing import Any
 
 import float_models
 import jsonschema
+import models
 import numpy as np
 import pytest
 import test_device
+import test_figures
 import test_firmware_tree
 import test_wake_word
-from image_graphs import shrinking_network
+from image_graphs import Images, shrinking_network
 from recorded_reports import figures_of_document, require_recorded
 from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
@@ -27,7 +29,7 @@ import tflm
 from tflm.cli.app import NAMES, app
 from tflm.cli.json_schema import commands, documents, schema
 from tflm.device.transports import SerialPort
-from tflm.schema import ActivationFunctionType, BuiltinOperator, Conv2DOptions, TensorType
+from tflm.schema import ActivationFunctionType, BuiltinOperator, Conv2DOptions, Padding, TensorType
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "reversing.tflite").write_bytes(reversing())
     (path / "sparse.tflite").write_bytes(layers([sparse((64, 96), 0.1)]))
     (path / "image.tflite").write_bytes(shrinking_network(48).data)
+    (path / "grown.tflite").write_bytes(test_figures.wide().data)
+    (path / "padded.tflite").write_bytes(_padded_window().data)
+    (path / "counter.tflite").write_bytes(models.counter(models.INT8, 4, with_init=True))
+    np.save(path / "frames.npy", rng.integers(-128, 127, (3, 12, 4, 2), np.int8))
     (path / "two.toml").write_text('target = "cortex-m4"\nkernels = "cmsis-nn"\n[ram]\nSRAM = "9K"\nPSRAM = "1M"\n')
     (path / "log.txt").write_text(LOG)
     (path / "firmware.map").write_text("\nLinker script and memory map\n\n.text 0x8000000 0x9000\n")
@@ -73,6 +79,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
     (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
     return path
+
+
+def _padded_window() -> tflm.Model:
+    """A convolution along time that pads it, and one over the whole window."""
+    images = Images(tflm.ModelBuilder().subgraph(), (1, 12, 4, 2))
+    x = images.convolution(images.last, 3, (3, 1))
+    images.main.output(images.convolution(x, 2, (12, 4), padding=Padding.VALID))
+    return tflm.Model(images.main.builder.build())
 
 
 def _wide_model() -> bytes:
@@ -115,6 +129,7 @@ INVOCATIONS: dict[str, list[str]] = {
         f"arena {INT8} --all-targets",
         "arena wide.tflite -t cortex-m4 --kernels cmsis-nn",
         "arena reversing.tflite -t cortex-m4",
+        "arena counter.tflite --board nano33ble --budget 64K",
     ],
     "arena --boards": [f"arena {INT8} flex.tflite --boards"],
     "boards": ["boards", "boards xiao"],
@@ -123,9 +138,14 @@ INVOCATIONS: dict[str, list[str]] = {
         "check flex.tflite --board nano33ble",
         f"check {INT8}",
         "check wide.tflite -t esp32s3 --kernels esp-nn@1.2.3 --tflm esphome",
+        "check wide.tflite --board nucleo-l053r8 --reserve 7K",
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
-    "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
+    "compress": [
+        f"compress {INT8} --board esp32-s3-eye",
+        "compress sparse.tflite --board esp32-s3-eye --ram 16K",
+        "compress sparse.tflite -t cortex-m4 --kernels cmsis-nn --decompression-memory 8K --ram 900",
+    ],
     "compile": ["compile wide.tflite firmware", "compile wide.tflite calling --kernels cmsis-nn"],
     "device": ["device run state.tflite --port exec:./device", "device run state.tflite --port exec:./wrong"],
     "device list": ["device list"],
@@ -140,30 +160,44 @@ INVOCATIONS: dict[str, list[str]] = {
         "fit wide.tflite --board nrf52dk",
         "fit wide.tflite --board nucleo-l053r8 --reserve 7K",
         "fit image.tflite --board two.toml --reserve 0 --macs 0 --kernels cmsis-nn",
+        "fit image.tflite --ram 10K --reserve 0",
     ],
-    "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
+    "flash": [
+        f"flash {INT8} --target cortex-m4 --kernels cmsis-nn",
+        f"flash {INT8} --target esp32",
+        "flash image.tflite --target cortex-m4 --kernels cmsis-nn",
+    ],
     "flash --map": [f"flash {INT8} --board STM32F405 --map firmware.map"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
     "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
-    "inspect": [f"inspect {INT8}", "inspect flex.tflite"],
+    "inspect": [f"inspect {INT8}", "inspect flex.tflite", "inspect counter.tflite", "inspect image.tflite"],
     "inspect --check": ["inspect odd.tflite --check"],
-    "plan": [f"plan {INT8} --in-place --reorder --board nano33ble", "plan wide.tflite --in-place"],
+    "plan": [
+        f"plan {INT8} --in-place --reorder --board nano33ble",
+        "plan wide.tflite --in-place",
+        "plan grown.tflite --reorder -o planned.tflite --board nucleo-l053r8 --reserve 7K",
+    ],
     "plan --memories": [
         f"plan {INT8} --memories SRAM,PSRAM --board esp32-s3-eye -o planned",
         "plan wide.tflite --memories A:1M --reorder -o planned",
+        "plan grown.tflite --memories A:3K,B:1M --reorder",
     ],
     "profile": [f"profile {INT8} --runs 1"],
     "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
     "quantize": [
         "quantize float.tflite --inputs pictures.npz -t esp32s3 --kernels esp-nn@1.1.0",
         "quantize lstm.tflite --inputs steps.npy",
+        "quantize float.tflite --inputs pictures.npz -t cortex-m4 --kernels cmsis-nn -o made.tflite",
     ],
     "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
-    "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
-    "stream": ["stream wide.tflite --inputs window.npy"],
-    "tile": ["tile wide.tflite --macs 100% --tail-ram 1M"],
-    "versions": [f"versions {INT8}", "versions flex.tflite"],
+    "run": [f"run {INT8} --random", f"run {FLOAT} --random", f"run {INT8} --random 2 --steps 2"],
+    "stream": ["stream wide.tflite --inputs window.npy", "stream padded.tflite --causal --inputs frames.npy"],
+    "tile": [
+        "tile wide.tflite --macs 100% --tail-ram 1M",
+        "tile image.tflite --macs 100% --board nucleo-l053r8 --reserve 7K",
+    ],
+    "versions": [f"versions {INT8}", "versions flex.tflite", f"versions {INT8} -o updated.tflite"],
     "wake-word": [
         "wake-word word.tflite",
         "wake-word flex_word.tflite -t esp32",
@@ -174,6 +208,45 @@ INVOCATIONS: dict[str, list[str]] = {
 
 OF_THIS_MACHINE = {"compile", "doctor", "profile"}
 """Documents whose figures are not recorded: they are of this machine, or of kernels that get smaller and faster."""
+
+UNSET = {
+    "arena": (
+        "boards[].verdict.stops boards[].verdict.unknown budgets[].ram_left_bytes budgets[].stack_bytes "
+        "budgets[].static_ram_bytes models[].npu_bytes models[].peak.subgraph_index verdict.stops "
+        "verdict.unknown"
+    ),
+    "check": "findings[].shown findings[].subgraph_index fits",
+    "compare": "lost outputs[].operator",
+    "compress": "advice tensors[].subgraph",
+    "compile": (
+        "models[].kept_kernels[].ratio models[].kept_kernels[].subgraph models[].library_operators "
+        "models[].optimized[].instructions models[].stack_bytes models[].stages[].first models[].warm_up"
+    ),
+    "device": (
+        "device.heap_free_bytes device.overflow device.stack_used_bytes documented "
+        "operators[].estimated_cycles wrong.invoke wrong.known wrong.overwrites"
+    ),
+    "device-log": (
+        "arena.another_model arena.equal arena.fitting[].resource_variables arena.resource_variables "
+        "operators[].subgraph_index"
+    ),
+    "evaluate": "changed_answers left_out signal[].lost",
+    "fit": "cut_short interrupted steps[].extra_macs steps[].reason verdict.stops",
+    "flash": "data_bytes",
+    "flash --map": "parts[].ram_bytes",
+    "inspect --check": "findings[].field findings[].place",
+    "plan --memories": "interrupted order",
+    "profile": "operators[].subgraph_index",
+    "quantize": (
+        "alternatives[].reason findings[].operator_index findings[].shown findings[].stops "
+        "findings[].subgraph_index int8_weights"
+    ),
+    "run": "outputs[].index",
+    "stream": "input",
+    "versions": "min_runtime_version",
+    "wake-word": "manifest.enough manifest.tensor_arena_size",
+}
+"""Keys that hold null, false, 0 or nothing in all these documents."""
 
 
 def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> Any:
@@ -198,13 +271,15 @@ def closed(part: Any) -> Any:
     return {name: closed(each) for name, each in part.items()} | closing
 
 
-def paths_in(value: Any, path: str = "") -> set[str]:
-    """Yield the paths of values, such as `models[].peak.bytes`, with those around them."""
-    found = {path.lstrip(".")}
+def paths_in(value: Any, path: str = "", holding: bool = False) -> set[str]:
+    """Yield the paths of values, such as `models[].peak.bytes`, with those around them; or only those that hold more
+    than null, false, 0 or nothing.
+    """
+    found = set() if holding and not value else {path.lstrip(".")}
     if isinstance(value, dict):
-        found |= {inner for key, each in value.items() for inner in paths_in(each, f"{path}.{key}")}
+        found |= {inner for key, each in value.items() for inner in paths_in(each, f"{path}.{key}", holding)}
     if isinstance(value, list):
-        found |= {inner for each in value for inner in paths_in(each, f"{path}[]")}
+        found |= {inner for each in value for inner in paths_in(each, f"{path}[]", holding)}
     return found
 
 
@@ -212,17 +287,19 @@ def paths_in(value: Any, path: str = "") -> set[str]:
 def test_documents_hold_what_their_schema_says_and_no_more(
     document: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: set[str] = set()
+    found, holding = set[str](), set[str]()
     for call in INVOCATIONS[document]:
         answer = printed(folder, monkeypatch, call)
         form = schema(call.split()[0])
         jsonschema.Draft202012Validator.check_schema(form)
         jsonschema.validate(answer, closed(form), jsonschema.Draft202012Validator)
         found |= paths_in(answer)
+        holding |= paths_in(answer, holding=True)
         if document not in OF_THIS_MACHINE:
             require_recorded(f"{call} --json", [*figures_of_document(answer)])
     named = {key.path.removesuffix("?") for key in documents()[document] if "*" not in key.path}
     assert named <= found, "a key is declared that no document has"
+    assert sorted(named - holding) == UNSET.get(document, "").split(), "a key never holds anything, or is now set"
 
 
 def test_every_command_with_json_has_a_schema_and_every_document_a_call() -> None:
