@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,12 @@ def test_names_are_shortened_in_the_middle() -> None:
         "          1  x",
     ]
     assert max(map(len, table_lines(table, 200))) == 13 + len(NAME)
+
+
+def test_figures_are_of_attributes_of_records_of_a_kind() -> None:
+    records = [SimpleNamespace(size=None), SimpleNamespace(size=12), "none"]
+    figures = Figure("size", Column.NUMBER, "size", kind=SimpleNamespace), Figure("", Column.TEXT, "__class__.__name__")
+    assert Table.of("", records, *figures).rows == [["", "SimpleNamespace"], ["12", "SimpleNamespace"], ["", "str"]]
 
 
 def test_wide_characters_take_two_places_and_headings_end_together() -> None:

@@ -46,7 +46,7 @@ def counted(kernels: str, part: str) -> dict[str, int]:
     for name in LARGE:
         for model in changes_of(name) if name.split("-")[0] in concerned else ():
             found = operator_findings(model, target=target, kernels=library)
-            counts.update(f"{name} {each.effect.value}" for each in found)
+            counts.update(f"{name} {each.effect.text}" for each in found)
     return dict(counts)
 
 

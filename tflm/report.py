@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -78,19 +79,23 @@ class Figure(NamedTuple):
     Attributes:
         label: the heading.
         column: the kind of the column.
-        value: the attribute of a record, which is also its key in `--json`, or a function of a record; nothing is shown
-            for None.
+        value: the attribute of a record, which is also its key in `--json`, one of an attribute (board.name), or a
+            function of a record; nothing is shown for None.
         form: how a value is formatted, such as ".1%".
+        kind: the class of the records that have the figure; None for all.
     """
 
     label: str
     column: Column
     value: str | Callable[[Any], Any]
     form: str = ""
+    kind: type | None = None
 
     def cell(self, record: Any) -> Any:
         """The cell of a record."""
-        value = self.value(record) if callable(self.value) else getattr(record, self.value)
+        if self.kind is not None and not isinstance(record, self.kind):
+            return ""
+        value = self.value(record) if callable(self.value) else attrgetter(self.value)(record)
         return "" if value is None else format(value, self.form) if self.form else value
 
 
@@ -114,6 +119,13 @@ class Table:
         shown = [figure for figure in figures if figure is not None]
         columns = {figure.label: figure.column for figure in shown}
         return cls(title, columns, ([figure.cell(record) for figure in shown] for record in records))
+
+    @classmethod
+    def of_pairs(cls, title: str, pairs: Iterable[tuple[Any, Any]], *figures: Sequence[Figure]) -> Table:
+        """A table with a row for each pair of records; the figures of the first ones are to the left."""
+        columns = {figure.label: figure.column for each in figures for figure in each}
+        rows = ([figure.cell(one) for one, each in zip(pair, figures) for figure in each] for pair in pairs)
+        return cls(title, columns, rows)
 
     @classmethod
     def of_changes(cls, rows: Iterable[tuple[str, Any, Any]]) -> Table:

@@ -33,8 +33,8 @@ from tflm.firmware.device_check import check_device
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report
-from tflm.report import NAME, NUMBER, Report, Table
-from tflm.runtime.micro_measurement_report import SIZE_COLUMNS, drawn_figures, sizes_of
+from tflm.report import NAME, NUMBER, Figure, Report, Table
+from tflm.runtime.micro_measurement_report import ARENA_SIZES, drawn_figures
 from tflm.runtime.model_report import model_report
 from tflm.runtime.model_report import shown as operators_report
 
@@ -314,6 +314,7 @@ def _machine(options: dict[str, str | None]) -> Machine:
 
 
 def _sizes(models: list[tuple[Path, tflm.Model]], on: Machine) -> Report:
-    columns = {"model": NAME, "file": NUMBER, **SIZE_COLUMNS}
-    rows = ((path.name, len(model.data), *sizes_of(measure(model, on, PLANNER))) for path, model in models)
-    return Report("", tables=[Table(f"On {on.target.name} with {on.kernels.name} kernels", columns, rows)])
+    figures = Figure("model", NAME, lambda each: each[0].name), Figure("file", NUMBER, lambda each: len(each[1].data))
+    pairs = ((each, measure(each[1], on, PLANNER)) for each in models)
+    title = f"On {on.target.name} with {on.kernels.name} kernels"
+    return Report("", tables=[Table.of_pairs(title, pairs, figures, ARENA_SIZES)])

@@ -18,20 +18,19 @@ from tflm.firmware.device_check import concerns_line, operator_findings
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases
-from tflm.report import NAME, TEXT, Report, Table, with_thousands
+from tflm.report import NAME, TEXT, Figure, Report, Table, with_thousands
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
 from tflm.runtime.micro_measurement import arena_with, measure_arena
 from tflm.runtime.micro_measurement_report import (
-    SIZE_COLUMNS,
+    ARENA_SIZES,
     ArenaMeasurement,
     KernelsRefusal,
     drawn_figures,
     libraries_table,
     measurement_figures,
     shown,
-    sizes_of,
 )
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
@@ -292,7 +291,6 @@ def others(model: Model, machine: Machine, planner: str) -> list[ArenaMeasuremen
 
 def _other_kernels(model: Model, machine: Machine, planner: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return figures of the other kernel libraries: those that can run a model, and those that cannot."""
-    sizes = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes")
     able: list[dict[str, Any]] = []
     refusing: list[dict[str, Any]] = []
     for each in others(model, machine, planner):
@@ -300,7 +298,7 @@ def _other_kernels(model: Model, machine: Machine, planner: str) -> tuple[list[d
             refusing.append({"kernels": each.kernels.name, "reason": each.reason})
         else:
             names = {"kernels": each.kernels.name, "release": each.kernels.release.name}
-            able.append({**names, **{size: getattr(each, size) for size in sizes}})
+            able.append({**names, **{str(size.value): size.cell(each) for size in ARENA_SIZES}})
     return able, refusing
 
 
@@ -331,9 +329,8 @@ def measure(model: Model, machine: Machine, planner: str) -> ArenaMeasurement:
 
 def target_table(measured: Sequence[tuple[Path, ArenaMeasurement]]) -> Table:
     """The sizes on every target."""
-    columns = {"model": NAME, "target": TEXT, **SIZE_COLUMNS}
-    rows = ((title_of(path), found.target.name, *sizes_of(found)) for path, found in measured)
-    return Table("", columns, rows)
+    names, targets = Figure("model", NAME, title_of), Figure("target", TEXT, "target.name")
+    return Table.of_pairs("", measured, [names], [targets, *ARENA_SIZES])
 
 
 def _shared_report(shared: SharedArena, needed: int) -> Report:

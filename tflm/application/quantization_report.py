@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.evaluation.signal import SIGNAL_FIGURES
-from tflm.firmware.board_report import finding_figures
 from tflm.quantization import QuantizedModel
 from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
 from tflm.schema.model import Model
@@ -57,7 +56,7 @@ def quantization_figures(
         "accuracy": None if after is None else after.accuracy,
         "worst": found.worst(),
         "alternatives": found.alternatives,
-        "findings": [finding_figures(finding) for finding in found.findings],
+        "findings": found.findings,
         "written": written,
     }
 

@@ -69,7 +69,7 @@ def manifest_notes(manifest: Manifest, size: int | None, written: bool) -> Itera
 
 def _findings(need: Need) -> list[str]:
     """Return what else behaves differently there, without duplicates."""
-    return list(dict.fromkeys(f"{finding.operator} {finding.effect.value}" for finding in need.findings))
+    return list(dict.fromkeys(f"{finding.operator} {finding.effect.text}" for finding in need.findings))
 
 
 def _esphome_versions(need: Need) -> str:

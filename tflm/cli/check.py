@@ -11,7 +11,7 @@ from tflm.application.models import load_model, title_of
 from tflm.cli.output import answer, short
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.firmware.board_fit import Answer
-from tflm.firmware.board_report import finding_figures, findings_report
+from tflm.firmware.board_report import findings_report
 from tflm.firmware.device_check import check_device
 from tflm.firmware.verdict import verdict_of
 from tflm.releases import NAMES_MOVED, WHEEL
@@ -50,7 +50,7 @@ def check(
         "verdict": None if found is None else found.text,
         "answer": None if found is None else found.answer.value,
         "advice": advice or None,
-        "findings": [finding_figures(finding) for finding in findings],
+        "findings": findings,
     }
     place = machine.target.name if machine.board is None else f"{machine.board.name}, {machine.target.name}"
     report = findings_report(title_of(model), f"{place} with {machine.kernels.name} kernels", findings)

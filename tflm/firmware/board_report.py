@@ -89,35 +89,35 @@ def _left(size: int) -> str:
 
 def fits_table(fits: Sequence[BoardFit | BoardRefusal]) -> Table:
     """List the boards that a model fits."""
-    columns = {
-        "board": TEXT,
-        "part": TEXT,
-        "kernels": TEXT,
-        "arena": NUMBER,
-        "memory": TEXT,
-        "of it": NUMBER,
-        "of flash": NUMBER,
-        "fits": TEXT,
-    }
-    return Table("", columns, map(_fit_row, fits))
+    return Table.of(
+        "",
+        fits,
+        Figure("board", TEXT, "board.name"),
+        Figure("part", TEXT, "board.target.name"),
+        Figure("kernels", TEXT, _kernels),
+        Figure("arena", NUMBER, "measured.minimum_arena_bytes", kind=BoardFit),
+        Figure("memory", TEXT, _memory, kind=BoardFit),
+        Figure("of it", NUMBER, "memory_share", ".1%", BoardFit),
+        Figure("of flash", NUMBER, "flash_share", ".1%", BoardFit),
+        Figure("fits", TEXT, lambda fit: verdict(fit) if isinstance(fit, BoardFit) else f"no: {fit.reason}"),
+    )
 
 
-def _fit_row(fit: BoardFit | BoardRefusal) -> tuple[Any, ...]:
-    board = fit.board
-    if isinstance(fit, BoardRefusal):
-        return board.name, board.target.name, board.kernels, "", "", "", "", f"no: {fit.reason}"
-    measured = fit.measured
+def _kernels(fit: BoardFit | BoardRefusal) -> str:
+    return fit.board.kernels if isinstance(fit, BoardRefusal) else fit.measured.kernels.name
+
+
+def _memory(fit: BoardFit) -> str:
+    """The memories of the arena, or the largest one if it fits none."""
     banks = [placement.bank for placement in fit.placements if placement.bank is not None]
-    memory = " and ".join(bank.name for bank in banks) or max(board.ram, key=lambda bank: bank.bytes).name
-    taken = measured.kernels.name, measured.minimum_arena_bytes, memory
-    return board.name, board.target.name, *taken, f"{fit.memory_share:.1%}", f"{fit.flash_share:.1%}", verdict(fit)
+    return " and ".join(bank.name for bank in banks) or max(fit.board.ram, key=lambda bank: bank.bytes).name
 
 
 def findings_report(name: str, measured_for: str, findings: Sequence[DeviceFinding]) -> Report:
     """Report what behaves differently on a device."""
     shown = (
         Figure("operator", TEXT, _place),
-        Figure("what", TEXT, lambda finding: finding.effect.value),
+        Figure("what", TEXT, "effect.text"),
         Figure("what will happen", TEXT, "happens"),
         Figure("what to do", TEXT, "advice"),
     )
@@ -166,9 +166,3 @@ def fit_figures(fit: BoardFit) -> dict[str, Any]:
         "sdk": fit.board.sdk or None,
         "verdict": verdict_of(fit),
     }
-
-
-def finding_figures(finding: DeviceFinding) -> dict[str, Any]:
-    """Return the JSON document of a finding."""
-    keys = ("operator", "subgraph_index", "operator_index", "happens", "advice", "stops", "shown")
-    return {"effect": finding.effect.name.lower(), **{key: getattr(finding, key) for key in keys}}

@@ -21,6 +21,7 @@ from tflm.libraries.kernel_library import message
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release, Releases
+from tflm.report import json_property
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.runtime.version_findings import knows_version, version_asked_for
@@ -40,9 +41,10 @@ class DeviceFinding:
     """A difference or problem of an operator on a device.
 
     Attributes:
-        operator: its name.
-        subgraph_index, operator_index: its place in the model; None if the finding is about the whole model.
-        effect: the kind of finding.
+        operator: name of the affected operator; empty for the whole model.
+        subgraph_index, operator_index: its place in the model; None for the whole model.
+        effect: `differs`: it answers otherwise; `slow`: it runs in plain C; `refused`, `lacks`, `breaks`: it can't be
+            run there.
         happens: what will happen, as a sentence.
         advice: what to do about it, as a sentence.
         shown: whether `MicroInterpreter(..., kernels=...)` returns the device's results.
@@ -56,7 +58,7 @@ class DeviceFinding:
     advice: str
     shown: bool = False
 
-    @property
+    @json_property
     def stops(self) -> bool:
         """Whether the model cannot run on the device, or not safely."""
         return self.effect not in (Effect.DIFFERS, Effect.SLOW)

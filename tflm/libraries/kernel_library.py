@@ -83,11 +83,17 @@ def message(release: Release, operator: str, version: int) -> str:
 class Effect(Enum):
     """The effect of a concern on the device."""
 
-    DIFFERS = "answers differ"
-    REFUSED = "is refused"
-    LACKS = "is not there"
+    DIFFERS = "differs"
+    REFUSED = "refused"
+    LACKS = "lacks"
     BREAKS = "breaks"
-    SLOW = "is slow"
+    SLOW = "slow"
+
+    @property
+    def text(self) -> str:
+        """The effect, as a predicate of the operator."""
+        words = {Effect.DIFFERS: "answers differ", Effect.LACKS: "is not there", Effect.BREAKS: "breaks"}
+        return words.get(self, f"is {self.value}")
 
 
 @dataclass(frozen=True)

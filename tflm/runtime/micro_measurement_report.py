@@ -199,24 +199,25 @@ def _step(step: int, steps: list[str]) -> str:
     return f"{step} {steps[step]}" if steps[step] else ("inputs" if step == 0 else f"{step}")
 
 
-SIZE_COLUMNS = {"smallest arena": NUMBER, "used": NUMBER, "head": NUMBER, "tail": NUMBER}
-
-
-def sizes_of(measured: ArenaMeasurement) -> tuple[int, ...]:
-    """The cells of `SIZE_COLUMNS`, in bytes."""
-    return measured.minimum_arena_bytes, measured.arena_used_bytes, measured.head_bytes, measured.tail_bytes
+ARENA_SIZES = tuple(
+    Figure(label, NUMBER, key, kind=ArenaMeasurement)
+    for label, key in (
+        ("smallest arena", "minimum_arena_bytes"),
+        ("used", "arena_used_bytes"),
+        ("head", "head_bytes"),
+        ("tail", "tail_bytes"),
+    )
+)
+"""The sizes of a measurement, in bytes."""
 
 
 def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement | KernelsRefusal]) -> Table:
     """List what each kernel library for the part takes, or why it cannot run the model."""
-    columns = {"kernels": TEXT, **SIZE_COLUMNS}
-    if any(isinstance(other, KernelsRefusal) for other in others):
-        columns["can't run it"] = TEXT
-    rows = (_library_row(each)[: len(columns)] for each in (measured, *others))
-    return Table(f"On {measured.target.name}, by kernel library", columns, rows)
-
-
-def _library_row(found: ArenaMeasurement | KernelsRefusal) -> tuple[Any, ...]:
-    if isinstance(found, KernelsRefusal):
-        return found.kernels.name, "", "", "", "", found.reason
-    return found.kernels.name, *sizes_of(found), ""
+    is_any_refused = any(isinstance(other, KernelsRefusal) for other in others)
+    return Table.of(
+        f"On {measured.target.name}, by kernel library",
+        (measured, *others),
+        Figure("kernels", TEXT, "kernels.name"),
+        *ARENA_SIZES,
+        Figure("can't run it", TEXT, "reason", kind=KernelsRefusal) if is_any_refused else None,
+    )
