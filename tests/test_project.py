@@ -207,11 +207,15 @@ def test_a_cycle_is_seen_wherever_an_import_stands(form: str) -> None:
 
 
 def folders(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """The folders and modules of the package that each of them imports, wherever an import stands."""
+    """The folders and modules of the package that each of them imports, wherever an import stands, or names in a text,
+    from which a module may be imported.
+    """
     found: dict[str, set[str]] = {}
     for name, source in sources.items():
         folder, *_ = name.removeprefix("tflm").removeprefix(".").split(".")
-        found.setdefault(folder, set()).update(each.split(".")[1] for each in imported_by(source))
+        named = re.findall(r"""["'](tflm\.\w+)[\w.]*(?::\w+)?["']""", source)
+        modules = [*imported_by(source), *(each for each in named if layer_of(each) < len(LAYERS))]
+        found.setdefault(folder, set()).update(each.split(".")[1] for each in modules)
     return {folder: imported - {folder} for folder, imported in found.items()}
 
 
@@ -230,8 +234,9 @@ def test_what_the_package_offers_is_imported_from_its_module() -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "def f():\n    {}", "if TYPE_CHECKING:\n    {}"])
-def test_folders_are_seen_wherever_an_import_stands(form: str) -> None:
-    sources = {"tflm.memory.arena": form.format("from tflm.kernels import Node"), "tflm.memory.buffer": ""}
+@pytest.mark.parametrize("named", ["from tflm.kernels import Node", "import_module('tflm.kernels.node')"])
+def test_folders_are_seen_wherever_an_import_stands(form: str, named: str) -> None:
+    sources = {"tflm.memory.arena": form.format(named), "tflm.memory.buffer": ""}
     assert folders(sources) == {"memory": {"kernels"}}
 
 
@@ -274,10 +279,14 @@ def test_parameters_that_travel_together_are_records() -> None:
     assert found == {}
 
 
+HOOKS = {"plan_findings", "version_findings", "needed_version", "model_html", "default_delegates"}
+"""The calls from a lower layer to a higher one; no more are allowed."""
+
+
 def test_every_hook_has_a_provider() -> None:
-    provided = [hook for hook in vars(hooks).values() if isinstance(hook, Hook)]
-    assert len(provided) > 3
-    assert all(callable(hook.function()) for hook in provided)
+    provided = {name: hook for name, hook in vars(hooks).items() if isinstance(hook, Hook)}
+    assert provided.keys() == HOOKS
+    assert all(callable(hook.function()) for hook in provided.values())
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
