@@ -19,7 +19,7 @@ from test_cli import INT8_MODEL
 
 import tflm
 from tflm.application.export import Firmware
-from tflm.application.linked_report import linked_fit
+from tflm.application.flash_report import linked_fit
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects import project_files
 from tflm.application.projects.bare import stm32_parts

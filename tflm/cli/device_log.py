@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tflm.application.device_findings import arena_finding, forms_of_an_invoke, timed
-from tflm.application.device_log_report import figures, reports
+from tflm.application.device_log import arena_finding, figures, forms_of_an_invoke, reports, timed
 from tflm.application.errors import RequestError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import lines_of_log, load_model

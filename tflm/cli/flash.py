@@ -9,8 +9,7 @@ import typer
 
 import tflm
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
-from tflm.application.flash_report import flash_report
-from tflm.application.linked_report import linked_report
+from tflm.application.flash_report import flash_report, linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.cli.output import answer

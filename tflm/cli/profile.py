@@ -9,10 +9,9 @@ import typer
 
 import tflm
 from tflm.application.errors import OptionError
-from tflm.application.estimate_report import estimate_report
 from tflm.application.models import load_model, title_of
 from tflm.application.node_data import work_figures, write_node_data
-from tflm.application.timing import sum_over_operators, timing_report, timings
+from tflm.application.timing import estimate_report, sum_over_operators, timing_report, timings
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, NodeData
 from tflm.firmware.calibration import Calibration

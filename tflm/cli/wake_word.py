@@ -11,8 +11,7 @@ from tflm.application.errors import CheckFailed, OptionError, RequestError
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
-from tflm.application.wake_word_manifest import Manifest, read_manifest
-from tflm.application.wake_word_report import figures, manifest_figures, manifest_notes, report
+from tflm.application.wake_word import Manifest, figures, manifest_figures, manifest_notes, read_manifest, report
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName
 from tflm.errors import ArgumentError
