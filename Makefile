@@ -66,17 +66,13 @@ UNLIMITED := --hang-seconds 0
 USED := cli,fast,plot,images
 TESTED := test,oracle,benchmark,vela,images,metrics,dask,device
 
-# Tests hand over what is wrong on purpose, and read fields of tables that may be absent.
-TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
-	comparison-overlap no-any-return misc dict-item func-returns-value)
-
 # The real models, and kernels on their own.
 ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products planes \
 	rounding_mode gathering movement resizing control_flow custom_operators))
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo device devices tree test lint types types-of-tests pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+.PHONY: demo device devices tree test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check stream explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults figures graphs history overlaps long clean
 
@@ -88,14 +84,7 @@ test: lint pytest
 lint: $(TESTING)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(MAKE) --no-print-directory --jobs 2 --output-sync types types-of-tests
-
-# A cache for each: with other options, neither could use what the other has stored.
-types: $(TESTING)
-	$(VENV)/bin/mypy --cache-dir .mypy_cache/strict
-
-types-of-tests: $(TESTING)
-	$(VENV)/bin/mypy --cache-dir .mypy_cache/tests --no-warn-unused-ignores $(TESTS_TYPES) tests tools web
+	$(VENV)/bin/python tools/check_types.py
 
 pytest: $(TESTING)
 	$(VENV)/bin/pytest

@@ -42,7 +42,7 @@ def main() -> None:
     """Record all answers."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, str(TESTS))
-    from flex_cases import ONE_OUTPUT, cases  # type: ignore[import-not-found]
+    from flex_cases import ONE_OUTPUT, cases  # type: ignore[import-not-found, unused-ignore]
 
     recorded: dict[str, Any] = {}
     for i, case in enumerate(cases()):

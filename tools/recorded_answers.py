@@ -19,8 +19,8 @@ DRAWS = 40
 
 def recorded(oracle: Any, name: str, strategy: Any) -> dict[str, np.ndarray[Any, Any]]:
     """The largest of an operator's small cases that TFLM runs, under names that start with the operator's."""
-    from differential import printed_figures  # type: ignore[import-not-found]
-    from oracle import OracleError  # type: ignore[import-not-found]
+    from differential import printed_figures  # type: ignore[import-not-found, unused-ignore]
+    from oracle import OracleError  # type: ignore[import-not-found, unused-ignore]
 
     for model, invocations in sorted(drawn(strategy), key=case_bytes, reverse=True):
         try:

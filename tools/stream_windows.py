@@ -24,8 +24,8 @@ import tflm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from checked_program import CheckedProgram  # type: ignore[import-not-found]
-from oracle import Oracle  # type: ignore[import-not-found]
+from checked_program import CheckedProgram  # type: ignore[import-not-found, unused-ignore]
+from oracle import Oracle  # type: ignore[import-not-found, unused-ignore]
 
 Array = npt.NDArray[Any]
 Ways = dict[str, Callable[[Sequence[Array]], Array]]
