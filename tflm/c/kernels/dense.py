@@ -23,7 +23,7 @@ from tflm.c.kernels.convolution import (
     tables_of_pairs,
 )
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
-from tflm.c.kernels.im2col import DEPTH, WINDOWS
+from tflm.c.kernels.im2col import DEPTH, WINDOWS, both_of, joined
 from tflm.c.kernels.packed_sums import (
     LARGEST_WORD_SUM,
     WORD_UPPER,
@@ -200,6 +200,67 @@ def multiply_words(
     return DONE
 
 
+class Rows(NamedTuple):
+    """Constants of a product of vectors and the weights of one or two channels; attributes as in `Vectors`."""
+
+    total: int
+    depth: int
+    x_step: int
+    channels: int
+    activation_min: int
+    activation_max: int
+
+
+@assembled({helium.CONDITION: helium.sum_of_products, dsp.CONDITION: dsp.sum_of_products})
+@standalone
+def sum_of_products(x: Int8s, weights: Int8s, count: int) -> int:
+    """Return the sum of the products of some elements and the weights of a channel."""
+    total = 0
+    for k in range(count):
+        total += x[k] * weights[k]
+    return total
+
+
+@assembled({helium.CONDITION: helium.sums_of_two, dsp.CONDITION: dsp.sums_of_two})
+@standalone
+def sums_of_two(x: Int8s, first: Int8s, second: Int8s, count: int) -> int:
+    """Return the sum of the products of some elements and the weights of a channel, and in the upper 32 bits that for
+    another one."""
+    sum0, sum1 = 0, 0
+    for k in range(count):
+        sum0 += x[k] * first[k]
+        sum1 += x[k] * second[k]
+    both: int = joined(sum0, sum1)
+    return both
+
+
+@kernel
+def multiply_rows(
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, y: Elements, rows: Rows
+) -> int:
+    """Multiply vectors by the weights of one or two channels.
+
+    Args:
+        weights: those of one channel after the other.
+        table: bias, significand, addend and shift of each channel.
+    """
+    activation_min, activation_max = rows.activation_min, rows.activation_max
+    for _vector in range(rows.total):
+        if rows.channels == 1:
+            first = sum_of_products(x, weights, rows.depth)
+        else:
+            first, second = both_of(sums_of_two(x, weights, int8_from(weights, rows.depth), rows.depth))
+            y[1] = requantized(rounding, clamp, second, table, CONSTANTS, activation_min, activation_max)
+        y[0] = requantized(rounding, clamp, first, table, 0, activation_min, activation_max)
+        x = int8_from(x, rows.x_step)
+        y = elements_from(y, rows.channels)
+    return DONE
+
+
+FEW = 2
+"""Maximum number of channels whose weights are not packed in words."""
+
+
 def words_of(weights: npt.NDArray[np.int64], offset: int = OFFSET) -> npt.NDArray[np.int32]:
     """Pack weights (channels, depth) as words (quadruples of channels, depth), padded with zeros.
 
@@ -256,6 +317,10 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
     zero_point = max(-128 - lowest, min(127 - highest, 0))
     if scaling is None or x.dtype != np.int8 or lowest + zero_point < -128 or highest + zero_point > 127:
         return None
+    names = {"rounding": scaling.rounding, "clamp": scaling.clamp, "x": x, "y": y}
+    if channels <= FEW and not zero_point:
+        rows = Rows(count, depth, x_step or depth, channels, scaling.activation_min, scaling.activation_max)
+        return [multiply_rows.step(**names, weights=weights.astype(np.int8), table=scaling.table, rows=rows)]
     words = paired_words(weights + zero_point)
     lower = weights[[*range(0, channels, 4), *range(2, channels, 4)]] + zero_point + OFFSET
     run = depth if lower.sum(axis=1, dtype=np.int64).max() < LARGEST_WORD_SUM >> 7 else RUN
@@ -273,12 +338,9 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
     )
     return [
         multiply_words.step(
-            rounding=scaling.rounding,
-            clamp=scaling.clamp,
-            x=x,
+            **names,
             weights=words,
             table=table_of_fours(scaling, 1, channels),
-            y=y,
             vectors=vectors,
         )
     ]

@@ -323,6 +323,38 @@ def multiply_vector(functions: Functions) -> str | None:
     )
 
 
+FOUR_AT_R0 = "    ldr r9, [r0], #4\n    sxtb16 r8, r9\n    sxtb16 r9, r9, ror #8\n"
+"""Load four elements at r0: the even ones into r8, the odd ones into r9."""
+
+
+def sum_of_products(functions: Functions) -> str:
+    """r0: elements; r1: weights; r2: number of elements."""
+    return _products_of(("r1",), "r2")
+
+
+def sums_of_two(functions: Functions) -> str:
+    """r0: elements; r1, r2: weights of two channels; r3: number of elements."""
+    return _products_of(("r1", "r2"), "r3")
+
+
+def _products_of(rows: tuple[str, ...], count: str) -> str:
+    """Return a function that multiplies elements at r0 by rows of weights, and returns the sum of each row."""
+    sums = ("r4", "r5")
+    four, one = FOUR_AT_R0, "    ldrsb r8, [r0], #1\n"
+    for row, sum in zip(rows, sums):
+        four += (
+            f"    ldr r7, [{row}], #4\n    sxtb16 r6, r7\n    sxtb16 r7, r7, ror #8\n"
+            f"    smlad {sum}, r8, r6, {sum}\n    smlad {sum}, r9, r7, {sum}\n"
+        )
+        one += f"    ldrsb r7, [{row}], #1\n    smlabb {sum}, r8, r7, {sum}\n"
+    return (
+        f"    push {{r4-r9, lr}}\n    mov r4, #0\n    mov r5, #0\n    bics r12, {count}, #3\n    beq 3f\n"
+        f"    add r12, r0, r12\n    tst {count}, #4\n    bne 2f\n1:\n{four}2:\n{four}    cmp r0, r12\n    bne 1b\n"
+        f"3:  ands {count}, #3\n    beq 5f\n4:\n{one}    subs {count}, #1\n    bne 4b\n"
+        "5:  mov r0, r4\n    mov r1, r5\n    pop {r4-r9, pc}\n"
+    )
+
+
 WINDOW = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "paired")
 """Arguments on the stack of `windows_in_place.sums_of_window`; those of `set_window` begin with the same."""
 

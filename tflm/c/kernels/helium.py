@@ -152,6 +152,28 @@ def sum_of_bytes(functions: Functions) -> str:
     )
 
 
+def sum_of_products(functions: Functions) -> str:
+    """r0: elements; r1: weights; r2: number of elements."""
+    return _products_of(("r1",), "r2")
+
+
+def sums_of_two(functions: Functions) -> str:
+    """r0: elements; r1, r2: weights of two channels; r3: number of elements."""
+    return _products_of(("r1", "r2"), "r3")
+
+
+def _products_of(rows: tuple[str, ...], count: str) -> str:
+    """Return a function that multiplies elements at r0 by rows of weights, and returns the sum of each row."""
+    products = "".join(
+        f"    vldrb.8 q1, [{row}], #{LANES}\n    vmladava.s8 {sum}, q0, q1\n" for row, sum in zip(rows, ("r4", "r6"))
+    )
+    return (
+        f"    push {{r4-r6, lr}}\n    movs r4, #0\n    movs r6, #0\n    wlstp.8 lr, {count}, 2f\n"
+        f"1:  vldrb.8 q0, [r0], #{LANES}\n{products}    letp lr, 1b\n"
+        "2:  mov r0, r4\n    mov r1, r6\n    pop {r4-r6, pc}\n"
+    )
+
+
 def _four_outputs(functions: Functions, table: str, limits: tuple[str, str]) -> str | None:
     """Return code that turns the sums of four channels in q4 into outputs in q0, and clobbers r6. None if C has to do
     it.
