@@ -27,6 +27,7 @@ from tflm.delegates.compiled import (
     movement,
     plain_products,
     pooling,
+    products,
     recurrent,
     reduction,
     signal,
@@ -154,6 +155,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         dict.fromkeys(("mean", "x", "y", "sums", "limits"), "float32"),
     ],
     pooling.largest: [*map(_same("x", "y", "limits"), ("int8", "int16", "float32"))],
+    products.take_rows: [*map(_same("source", "target"), ("int8", "int16", "float32"))],
     recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
     recurrent.filter_over_time: [
         {"rounding": "away", "clamp": "limits", **_same("newest", "weights", "state")("int16")},
@@ -603,8 +605,8 @@ def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     places = rng.integers(0, 7, 4)
-    return {"source": array(rng, "uint8", 35), "places": places, "count": 4, "row_bytes": 5} | {
-        "target": array(rng, "uint8", 20)
+    return {"source": array(rng, dtypes["source"], 35), "places": places, "count": 4, "size": 5} | {
+        "target": array(rng, dtypes["source"], 20)
     }
 
 

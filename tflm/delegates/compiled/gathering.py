@@ -188,9 +188,7 @@ def _bind_nearest(context: KernelContext, node: Node, profile: Profile) -> list[
     (batches, height, width, depth), (rows, columns) = input.dims, node.op_data
     all_rows = np.add.outer(np.arange(batches, dtype=np.int64) * height, rows)
     pixels = np.add.outer(all_rows * width, columns).reshape(-1)
-    source, target = (array.reshape(-1).view(np.uint8) for array in (input.elements, y))
-    row_bytes = depth * y.itemsize
-    return [take_rows.step(source=source, places=pixels, count=pixels.size, row_bytes=row_bytes, target=target)]
+    return [take_rows.step(source=input.elements, places=pixels, count=pixels.size, size=depth, target=y)]
 
 
 def _bind_bilinear(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, REFUSED, Float32s, Int64s, Step, UInt8s, kernel
+from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int64s, Step, kernel
 from tflm.compiler.processor import Profile, processor
 from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
@@ -544,12 +544,12 @@ def _plain_fully_connected(node: Node) -> list[Step] | None:
 
 
 @kernel
-def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target: UInt8s) -> int:
+def take_rows(source: Elements, places: Int64s, count: int, size: int, target: Elements) -> int:
     """Set row i of the target to row places[i] of the source."""
     for i in range(count):
-        begin = places[i] * row_bytes
-        for j in range(row_bytes):
-            target[i * row_bytes + j] = source[begin + j]
+        begin = places[i] * size
+        for j in range(size):
+            target[i * size + j] = source[begin + j]
     return DONE
 
 
@@ -581,11 +581,11 @@ def _bind_transpose_conv(context: KernelContext, node: Node, profile: Profile) -
         return None
     places = places_by_window(y.shape[0], rows, columns).astype(np.int64)
     gather = take_rows.step(
-        source=by_window.view(np.uint8),
+        source=by_window,
         places=places,
         count=len(places),
-        row_bytes=channels * y.itemsize,
-        target=y.view(np.uint8),
+        size=channels,
+        target=y,
     )
     steps = [*multiply, gather]
     if y.dtype == np.float32 and not (rows.fills_windows and columns.fills_windows):
