@@ -7,7 +7,7 @@ from typing import Any
 from tflm.firmware.firmware_tree import RECOGNIZED, FirmwareTree
 from tflm.firmware.source_tree import Modified, SourceCopy
 from tflm.releases import history
-from tflm.report import NAME, NUMBER, TEXT, Report, Table
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 
 MODIFIED_SHOWN = 20
 
@@ -32,15 +32,14 @@ def tree_report(found: FirmwareTree) -> Report:
     """Report the options for other commands, the copies found, changed files, and settings in build files."""
     facts = [("TFLM", found.release.name if found.release else "not found"), ("kernels", found.kernels)]
     facts.append(("options", found.options))
-    columns = {"sources": TEXT, "version": TEXT, "files": NUMBER, "agree": NUMBER, "folder": NAME}
-    tables = [Table("", columns, [_row(copy) for copy in found.copies])] if found.copies else []
+    tables = [Table.of("", found.copies, *COPY_FIGURES)] if found.copies else []
     changed = [change for copy in found.copies if copy.confidence >= RECOGNIZED for change in copy.modified]
     if changed:
         title = "Files that differ from that version"
         if len(changed) > MODIFIED_SHOWN:
             title += f" (the first {MODIFIED_SHOWN} of {len(changed)}; --json has all)"
-        rows = [(change.path, _origin(change)) for change in changed[:MODIFIED_SHOWN]]
-        tables.append(Table(title, {"file": NAME, "text": TEXT}, rows))
+        figures = Figure("file", NAME, "path"), Figure("text", TEXT, _origin)
+        tables.append(Table.of(title, changed[:MODIFIED_SHOWN], *figures))
     said = [(flag.name, flag.value, flag.path) for flag in found.flags]
     said += [(each.name, each.version, each.path) for each in found.dependencies]
     if said:
@@ -49,13 +48,21 @@ def tree_report(found: FirmwareTree) -> Report:
     return Report(f"sources in {found.folder}", facts, tables, list(found.reasons))
 
 
-def _row(copy: SourceCopy) -> tuple[Any, ...]:
-    dates = dict(history()) if copy.project == "tflm" else {}
-    names = list(dict.fromkeys((copy.first, copy.last)))
-    version = " to ".join(f"{name} of {dates[name]}" if name in dates else name for name in names)
+def _version(copy: SourceCopy) -> str:
     if copy.confidence < RECOGNIZED:
-        version = "unknown"
-    return copy.project, version, copy.files, copy.matching, copy.folder or "."
+        return "unknown"
+    dates = dict(history()) if copy.project == "tflm" else {}
+    names = dict.fromkeys((copy.first, copy.last))
+    return " to ".join(f"{name} of {dates[name]}" if name in dates else name for name in names)
+
+
+COPY_FIGURES = (
+    Figure("sources", TEXT, "project"),
+    Figure("version", TEXT, _version),
+    Figure("files", NUMBER, "files"),
+    Figure("agree", NUMBER, "matching"),
+    Figure("folder", NAME, lambda copy: copy.folder or "."),
+)
 
 
 def _origin(change: Modified) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from tflm.evaluation.array_files import npy_of
 from tflm.evaluation.input_files import FILE_KINDS, Arrays
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
-from tflm.report import NAME, NUMBER, TEXT, Table
+from tflm.report import NAME, NUMBER, TEXT, Figure, Table
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
@@ -162,18 +163,33 @@ def how_to_give_inputs(model: Model) -> str:
     return f"the model takes {' and '.join(wanted)}: {how}"
 
 
+@dataclass(frozen=True)
+class Output:
+    """An output of an invoke.
+
+    Attributes:
+        step: of the invoke, from 0.
+        index: of the output.
+        name: of the tensor.
+        type: numpy's name of it.
+        shape: its dimensions.
+        values: nested lists; a complex number is the list of its real and imaginary part.
+        real_values: the values dequantized, as nested lists; None if the output is not quantized.
+    """
+
+    step: int
+    index: int
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    values: Any
+    real_values: list[Any] | None
+
+
 def run_figures(model: Path, names: list[str], results: list[Step]) -> dict[str, Any]:
     """Return the JSON document of the outputs of each step."""
     outputs = [
-        {
-            "step": s,
-            "index": j,
-            "name": names[j],
-            "type": str(array.dtype),
-            "shape": list(array.shape),
-            "values": array.tolist(),
-            "real_values": None if real is None else real.tolist(),
-        }
+        Output(s, j, names[j], str(array.dtype), array.shape, array.tolist(), None if real is None else real.tolist())
         for s, step in enumerate(results)
         for j, (array, real) in enumerate(zip(step.outputs, step.real))
     ]
@@ -182,26 +198,27 @@ def run_figures(model: Path, names: list[str], results: list[Step]) -> dict[str,
 
 def output_table(names: list[str], results: list[Step]) -> Table:
     """Return a table with a row for each output of each step."""
-    columns = {"step": NUMBER, "output": NAME, "type": TEXT, "shape": TEXT, "values": TEXT}
-    quantized = any(real is not None for step in results for real in step.real)
-    if quantized:
-        columns["real values"] = TEXT
-    rows = (
-        (
-            str(s),
-            names[j],
-            array.dtype,
-            " ".join(map(str, array.shape)),
-            _abbreviated(array),
-            *(["" if real is None else _abbreviated(real)] if quantized else []),
-        )
+    outputs = [
+        (s, names[j], array, real)
         for s, step in enumerate(results)
         for j, (array, real) in enumerate(zip(step.outputs, step.real))
+    ]
+    quantized = any(real is not None for _, _, _, real in outputs)
+    return Table.of(
+        "",
+        outputs,
+        Figure("step", NUMBER, lambda each: str(each[0])),
+        Figure("output", NAME, lambda each: each[1]),
+        Figure("type", TEXT, lambda each: each[2].dtype),
+        Figure("shape", TEXT, lambda each: " ".join(map(str, each[2].shape))),
+        Figure("values", TEXT, lambda each: _abbreviated(each[2])),
+        Figure("real values", TEXT, lambda each: _abbreviated(each[3])) if quantized else None,
     )
-    return Table("", columns, rows)
 
 
-def _abbreviated(array: npt.NDArray[Any]) -> str:
+def _abbreviated(array: npt.NDArray[Any] | None) -> str:
+    if array is None:
+        return ""
     flat = array.reshape(-1)
     shown = " ".join(f"{value:g}" if array.dtype.kind == "f" else str(value) for value in flat[:16])
     return shown if flat.size <= 16 else f"{shown} ... ({flat.size:,} elements)"

@@ -19,7 +19,7 @@ from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan
-from tflm.report import NAME, NUMBER, TEXT, Report, Table, short_size, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, short_size, with_thousands
 from tflm.runtime.micro_measurement import covered_bytes, measure_arena
 from tflm.runtime.micro_measurement_report import drawn_figures
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -151,27 +151,32 @@ def memories_report(plan: MemoriesPlan, title: str, machine: Machine) -> Report:
     if plan.order is not None:
         facts.append(("operators reordered", " ".join(map(str, plan.order.order))))
     notes = ["interrupted: the best plan until then"] if plan.interrupted else []
-    buffers = Table("Buffers, in TFLM's order", BUFFER_COLUMNS, [_row(buffer) for buffer in placed_buffers(plan)])
+    buffers = Table.of("Buffers, in TFLM's order", placed_buffers(plan), *BUFFER_FIGURES)
     tables = [shares_table(plan), rivals_table(plan), buffers]
     return Report(f"{title} on {machine.place} with {machine.kernels.name} kernels", facts, tables, notes)
 
 
-BUFFER_COLUMNS = {"buffer": NAME, "bytes": NUMBER, "steps": TEXT, "memory": TEXT, "offset": NUMBER, "traffic": NUMBER}
-
-
-def _row(buffer: PlacedBuffer) -> Sequence[Any]:
-    steps = f"{buffer.first_use}-{buffer.last_use}"
-    return buffer.name, buffer.bytes, steps, buffer.memory, buffer.offset, buffer.traffic_bytes
+BUFFER_FIGURES = (
+    Figure("buffer", NAME, "name"),
+    Figure("bytes", NUMBER, "bytes"),
+    Figure("steps", TEXT, lambda buffer: f"{buffer.first_use}-{buffer.last_use}"),
+    Figure("memory", TEXT, "memory"),
+    Figure("offset", NUMBER, "offset"),
+    Figure("traffic", NUMBER, "traffic_bytes"),
+)
 
 
 def shares_table(plan: MemoriesPlan) -> Table:
     """A table of the memories, with the bytes that an invoke reads and writes in each."""
-    columns = {"memory": TEXT, "cost": NUMBER, "bytes": NUMBER, "left": NUMBER, "traffic per invoke": NUMBER}
-    rows = [
-        (each.name, f"{each.cost:g}", each.used_bytes, each.bytes - each.used_bytes, each.traffic_bytes)
-        for each in plan.memories
-    ]
-    return Table("Memories; traffic counts every operator's tensors once", columns, rows)
+    return Table.of(
+        "Memories; traffic counts every operator's tensors once",
+        plan.memories,
+        Figure("memory", TEXT, "name"),
+        Figure("cost", NUMBER, "cost", "g"),
+        Figure("bytes", NUMBER, "used_bytes"),
+        Figure("left", NUMBER, lambda each: each.bytes - each.used_bytes),
+        Figure("traffic per invoke", NUMBER, "traffic_bytes"),
+    )
 
 
 def rivals_table(plan: MemoriesPlan) -> Table:

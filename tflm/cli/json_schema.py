@@ -35,7 +35,7 @@ VERSION = 1
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
-TYPE_NAMES = {str: "string", int: "integer", float: "number", AnyFloat: "float", bool: "boolean"}
+TYPE_NAMES = {str: "string", int: "integer", float: "number", AnyFloat: "float", bool: "boolean", Any: "any"}
 """JSON types by Python type."""
 
 

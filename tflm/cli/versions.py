@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,28 @@ from tflm.application.models import load_model, title_of
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, wrote
 from tflm.cli.parameters import AsJson, ModelPath, Output
-from tflm.report import NAME, NUMBER, TEXT, Report, Table
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """Operators of a model with the same versions.
+
+    Attributes:
+        operator: name of an operator; one entry for each pair of versions.
+        version: the version that the model says.
+        needed_version: the version that its options and tensors need; None for a custom operator.
+        count: how many there are.
+        brought: what the needed version added; None if unknown.
+        runtime: the first TensorFlow Lite that has it; None if none is known.
+    """
+
+    operator: str
+    version: int
+    needed_version: int | None
+    count: int
+    brought: str | None
+    runtime: str | None
 
 
 def versions(
@@ -39,15 +61,15 @@ def versions(
     counts = collections.Counter(
         (op.operator, op.version, op.needed) for op in versioning.operator_versions(loaded.root)
     )
-    figures = [
-        {
-            "operator": operator.name,
-            "version": version,
-            "needed_version": needed,
-            "count": count,
-            "brought": versioning.brought_by(operator, needed or version),
-            "runtime": versioning.first_runtime(operator, needed or version),
-        }
+    found = [
+        OperatorUse(
+            operator.name,
+            version,
+            needed,
+            count,
+            versioning.brought_by(operator, needed or version),
+            versioning.first_runtime(operator, needed or version),
+        )
         for (operator, version, needed), count in sorted(counts.items(), key=lambda item: item[0][0].name)
     ]
     runtimes = {
@@ -57,19 +79,26 @@ def versions(
     }
     if output is not None:
         write_atomically(output, tflm.update_versions(loaded, downgrade=downgrade))
-    document = {"model": model, **runtimes, "operators": figures, "written": output is not None}
-    answer(as_json, document, _report(model, figures, runtimes))
+    document = {"model": model, **runtimes, "operators": found, "written": output is not None}
+    answer(as_json, document, _report(model, found, runtimes))
     if output is not None and not as_json:
         wrote(output)
 
 
-def _report(model: Path, figures: Sequence[Mapping[str, object]], runtimes: dict[str, str | None]) -> Report:
-    columns = {"operator": NAME, "count": NUMBER, "version": NUMBER, "needed": NUMBER, "for": TEXT, "runtime": TEXT}
-    keys = ("operator", "count", "version", "needed_version", "brought", "runtime")
-    rows = (tuple("" if row[key] is None else row[key] for key in keys) for row in figures)
+def _report(model: Path, found: Sequence[OperatorUse], runtimes: dict[str, str | None]) -> Report:
+    table = Table.of(
+        "",
+        found,
+        Figure("operator", NAME, "operator"),
+        Figure("count", NUMBER, "count"),
+        Figure("version", NUMBER, "version"),
+        Figure("needed", NUMBER, "needed_version"),
+        Figure("for", TEXT, "brought"),
+        Figure("runtime", TEXT, "runtime"),
+    )
     facts = [
         ("runtime of these versions", runtimes["runtime"] or "none"),
         ("runtime needed", runtimes["runtime_needed"] or "none"),
         ("min_runtime_version", runtimes["min_runtime_version"] or "not set"),
     ]
-    return Report(title_of(model), facts, [Table("", columns, rows)])
+    return Report(title_of(model), facts, [table])
