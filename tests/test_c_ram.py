@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from checked_program import CheckedProgram, needs_compiler
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from image_graphs import Images, shrinking_network
 from sampling import drawn
 from test_real_models import NAMES
@@ -26,6 +29,8 @@ from tflm.schema import (
     FullyConnectedOptions,
     Padding,
     ReducerOptions,
+    SplitOptions,
+    StridedSliceOptions,
     TensorType,
     TransposeOptions,
     VarHandleOptions,
@@ -166,6 +171,53 @@ def test_planes_are_transposed_in_little_more_ram_than_they_take(
     (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
     assert found is not None
     np.testing.assert_array_equal(found[0], result_of(model, x))
+
+
+def parts_of_an_image(count: int, axis: int, strides: tuple[int, int]) -> tflm.Model:
+    """Two convolutions; then a SPLIT, and some rows and columns of each part, each with a convolution of its own."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 24, 24, 3))
+    main, x = images.main, images.convolution(images.convolution(images.last, 12), 12)
+
+    def image(shape: Any) -> int:
+        y = main.tensor("part", shape, TensorType.INT8, (main.table.tensors or [])[x].quantization)
+        images.shapes[y] = shape
+        return y
+
+    shape = tuple(size // count if d == axis else size for d, size in enumerate(images.shapes[x]))
+    parts = [image(shape) for _ in range(count)]
+    main.operator(
+        BuiltinOperator.SPLIT,
+        [main.constant("axis", np.array(axis, np.int32)), x],
+        parts,
+        SplitOptions(num_splits=count),
+    )
+    steps = 1, *strides, 1
+    ends = [main.constant("ends", np.array(numbers, np.int32)) for numbers in ([0, 1, 0, 0], shape, steps)]
+    for part in parts:
+        taken = image(tuple(-(-(size - (d == 1)) // step) for d, (size, step) in enumerate(zip(shape, steps))))
+        main.operator(BuiltinOperator.STRIDED_SLICE, [part, *ends], [taken], StridedSliceOptions())
+        main.output(images.convolution(taken, 4))
+    return tflm.Model(builder.build())
+
+
+@needs_compiler
+@settings(max_examples=2)
+@given(count=st.integers(2, 3), axis=st.integers(2, 3), strides=st.tuples(st.integers(1, 3), st.integers(1, 2)))
+def test_parts_of_an_image_keep_rows(count: int, axis: int, strides: tuple[int, int]) -> None:
+    model = parts_of_an_image(count, axis, strides)
+    compiled = tflm.compile_model(model)
+    assert compiled.ram_bytes <= 1.2 * 24 * 24 * 12
+    x = np.random.default_rng(3).integers(-128, 128, (1, 24, 24, 3)).astype(np.int8)
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 17))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = x
+    interpreter.invoke()
+    with tempfile.TemporaryDirectory() as folder:
+        (found,) = CheckedProgram(compiled, Path(folder)).run([[x]])
+    assert found is not None
+    for number, output in enumerate(found):
+        np.testing.assert_array_equal(output, interpreter.output(number).data.reshape(-1).reshape(output.shape))
 
 
 @needs_compiler

@@ -10,19 +10,27 @@ from hypothesis import strategies as st
 
 import tflm
 from tflm.c.binding import bind_model
-from tflm.c.row_copies import copies_of_rows, rows_read
+from tflm.c.row_copies import BY_ROWS, copies_of_rows, rows_read
 from tflm.schedule.rows import Rows
-from tflm.schema import BuiltinOperator, ConcatenationOptions, PadOptions, TensorType, TransposeOptions
+from tflm.schema import (
+    BuiltinOperator,
+    ConcatenationOptions,
+    PadOptions,
+    SliceOptions,
+    StridedSliceOptions,
+    TensorType,
+    TransposeOptions,
+)
 
 ROWS = st.integers(1, 4)
 
 
 @st.composite
 def copying(draw: Any) -> tflm.Model:
-    """PAD, CONCATENATION of two images or of one twice, or TRANSPOSE."""
+    """PAD, CONCATENATION of two images or of one twice, TRANSPOSE, SLICE, or STRIDED_SLICE in either direction."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    code = draw(st.sampled_from([BuiltinOperator.PAD, BuiltinOperator.CONCATENATION, BuiltinOperator.TRANSPOSE]))
+    code = draw(st.sampled_from([BuiltinOperator[name] for name in sorted(BY_ROWS - {"PADV2"})]))
     options: Any
     shape = np.array([1, draw(ROWS), draw(ROWS), draw(ROWS)])
     x = main.input("x", tuple(shape.tolist()), TensorType.INT8, tflm.quantized(0.5))
@@ -32,6 +40,15 @@ def copying(draw: Any) -> tflm.Model:
     elif code == BuiltinOperator.TRANSPOSE:
         order = np.array(draw(st.permutations(range(4))), np.int32)
         inputs, options, shape = [x, main.constant("order", order)], TransposeOptions(), shape[order]
+    elif code == BuiltinOperator.SLICE:
+        begin = np.array([draw(st.integers(0, int(size) - 1)) for size in shape], np.int32)
+        shape = np.array([draw(st.integers(1, int(size))) for size in shape - begin], np.int32)
+        inputs, options = [x, main.constant("begin", begin), main.constant("size", shape)], SliceOptions()
+    elif code == BuiltinOperator.STRIDED_SLICE:
+        strides = np.array([1, *(draw(st.sampled_from([1, 2, -1])) for _ in range(3))], np.int32)
+        ends = [main.constant(name, np.zeros(4, np.int32)) for name in ("begin", "end")]
+        inputs, options = [x, *ends, main.constant("strides", strides)], StridedSliceOptions(begin_mask=15, end_mask=15)
+        shape = -(-shape // abs(strides))
     else:
         axis = draw(st.integers(1, 3))
         other = (

@@ -44,6 +44,7 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.calls import Call, Plan
 from tflm.schedule.feeding import with_feeder
 from tflm.schedule.lowering import VIEW_ALIGNMENT, RamRequirements
+from tflm.schedule.normal_form import separate_parts
 from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
@@ -380,15 +381,27 @@ def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> d
 
 
 def _simplified(model: Model) -> Model:
-    """Return the version of a model whose program takes the least RAM: as it is, after `fold`, or with its operators in
-    another order."""
-    folded = Graph(model)
+    """Return the version of a model whose program takes the least RAM: as it is, after `fold`, with a SLICE for each
+    part of a SPLIT, or with its operators in another order."""
+    folded, separate = Graph(model), _with_separate_parts(model)
     firsts = [model, folded.model(drop_unused=True)] if simplified(folded) else [model]
+    firsts += [] if separate is None else [separate]
     versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]
     if len(versions) == 1:
         return model
     return min(versions, key=lambda each: _planned(each, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
 
+
+def _with_separate_parts(model: Model) -> Model | None:
+    """Return the model with a SLICE for each part of a SPLIT, which can keep rows; None without SPLITs."""
+    if not any(model.operator_name(operator) in SPLITS for operator in model.subgraphs[0].operators or ()):
+        return None
+    graph = Graph(model)
+    separate_parts(graph, graph.outputs)
+    return graph.model()
+
+
+SPLITS = "SPLIT", "SPLIT_V"
 
 SETS_OF_OPERATORS = 64
 """Maximum number of sets of operators that the search for an order keeps after each step."""

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.movement import fixed_copies
 from tflm.kernels.support.elementwise import Copy
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -18,7 +17,7 @@ from tflm.schedule.rows import Rows
 ROWS = 1
 """Dimension of a tensor that counts its rows."""
 
-BY_ROWS = frozenset({"CONCATENATION", "PAD", "PADV2", "TRANSPOSE"}) & {*FAMILIES["movement"]}
+BY_ROWS = frozenset({"CONCATENATION", "PAD", "PADV2", "SLICE", "STRIDED_SLICE", "TRANSPOSE"})
 """Operators whose output rows can be copied separately."""
 
 Array = npt.NDArray[Any]

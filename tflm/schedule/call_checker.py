@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
@@ -181,9 +183,9 @@ class _Calls(SymbolicRun):
         name = self._codes[operator.opcode_index][1].name
         if name == "TRANSPOSE":
             return set(range(height))
-        if name in ("PAD", "PADV2"):
-            before = int(self._integers((operator.inputs or ())[1])[2])
-            return {row - before for row in range(*call.rows) if 0 <= row - before < height}
+        if name in ("PAD", "PADV2", "SLICE", "STRIDED_SLICE"):
+            first, step = self._moved_rows(operator, name, height)
+            return {row for row in (first + step * wanted for wanted in range(*call.rows)) if 0 <= row < height}
         both = windows(self._facts((0, call.operator), operator))
         axis = both[0] if both is not None else Axis(height, 1, height)
         read = {
@@ -193,12 +195,25 @@ class _Calls(SymbolicRun):
         }
         return {row for row in read if 0 <= row < height}
 
-    def _integers(self, tensor: int) -> npt.NDArray[np.int32]:
+    def _moved_rows(self, operator: Operator, name: str, height: int) -> tuple[int, int]:
+        """Return the row of the input that the first row of the output is copied from, and the step to the next."""
+        inputs = operator.inputs or ()
+        if name in ("PAD", "PADV2"):
+            return -int(self._integers(inputs[1])[2]), 1
+        first = int(self._integers(inputs[1])[1])
+        if name == "SLICE":
+            return first, 1
+        step = int(self._integers(inputs[3])[1])
+        if getattr(operator.builtin_options, "begin_mask", 0) & 2:
+            first = 0 if step > 0 else height - 1
+        return first % height, step
+
+    def _integers(self, tensor: int) -> npt.NDArray[Any]:
         """Return the elements of a constant."""
         table = (self._subgraphs[0].tensors or [])[tensor]
         data = (self._root.buffers or [])[table.buffer or 0].data
         assert data is not None
-        return np.frombuffer(data, np.int32)
+        return np.frombuffer(data, ELEMENT_TYPES[table.type].dtype)
 
     def _write_rows(self, call: Call, key: TensorKey, region: BufferRegion, name: str) -> Iterator[str]:
         if call.rows is not None and (region.first_row, region.rows) != (call.rows.first, call.rows.size):
