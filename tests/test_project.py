@@ -176,9 +176,16 @@ def unimported(source: str) -> set[str]:
     """Modules that a source names by attributes, as `tflm.memory.tensor`, but does not import itself."""
     if re.search(r"^(?!\s*(from|import) ).*\btflm\.\w+\.\w", source, re.MULTILINE) is None:
         return set()
-    named = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    named = {dotted(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     found = {name for name in named if name.count(".") > 1 and name in IMPORTS}
     return found - {module_of(name, IMPORTS) for name in imported_by(source)}
+
+
+def dotted(node: ast.expr) -> str:
+    """A name with its attributes, such as tflm.memory.tensor; for attributes of anything else, an empty text."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 @pytest.mark.parametrize("folder", ["tests", "tools", "examples", "web"])
