@@ -7,6 +7,7 @@ applies: by `tflm.targets.Since` and `Until` in structures, and by `release.hold
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import warnings
 from typing import Union
@@ -109,6 +110,7 @@ def _newest_until(date: str) -> Commit:
     return found[-1]
 
 
+@functools.cache
 def _commit(digits: str) -> Commit:
     found = [commit for commit in history() if commit.hash.startswith(digits[:HASH_DIGITS])]
     if len(found) != 1:

@@ -107,7 +107,8 @@ def builtin_code(code: OperatorCode) -> BuiltinOperator:
     Old writers set only `deprecated_builtin_code`, a byte; new ones set both, with a placeholder in the byte for codes
     above 127. The larger of the two is always right.
     """
-    return max(code.builtin_code, BuiltinOperator(max(code.deprecated_builtin_code, 0)))
+    deprecated = max(code.deprecated_builtin_code, 0)
+    return BuiltinOperator(deprecated) if deprecated > code.builtin_code else code.builtin_code
 
 
 def code_name(code: OperatorCode) -> str:
