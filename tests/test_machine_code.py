@@ -269,6 +269,13 @@ def test_the_compiler_leaves_the_working_directory(tmp_path: Path, monkeypatch: 
     assert (sys.path, Path.cwd()) == (rest, Path(sys.prefix))
 
 
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_a_process_that_compiles_leaves_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    compiler_process.object_of(run_steps)
+    assert Path(f"/proc/{running().pid}/cwd").resolve() == Path(sys.prefix).resolve()
+
+
 def test_what_changes_the_code_of_numba_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     script = "import os, sys; sys.exit(' '.join(name for name in os.environ if name.startswith('NUMBA')) or 'none')"
