@@ -16,8 +16,9 @@ from oracle import Oracle
 
 import tflm
 from tflm.kernels.reference.signal import fft
-from tflm.schema import ModelBuilder, TensorType
-from tflm.testing.operators import OPERATORS
+from tflm.schema import ModelBuilder, TensorType, read_model
+from tflm.schema.writer import write_model
+from tflm.testing.operators import LARGE, OPERATORS
 
 CASES = st.one_of(*(strategy for name, strategy in OPERATORS.items() if name.startswith("Signal")))
 
@@ -106,3 +107,18 @@ def test_transforms_are_fourier_transforms(scalar: fft.Scalar, length: int, seed
     values = fft.KissFftrConfig(scalar, length // 2, inverse=True).kiss_fftri(spectra)
     expected = np.fft.irfft(spectra[..., 0] + 1j * spectra[..., 1], length) * (1 if scalar.fraction_bits else length)  # type: ignore[assignment]
     np.testing.assert_allclose(values / one, expected / one, atol=tolerance)
+
+
+@pytest.mark.parametrize("table", [3, 4, 5], ids=["frequencies", "weights", "widths"])
+def test_constant_bands_outside_of_the_spectrum_or_the_weights_are_refused_at_once(table: int) -> None:
+    """Bands that are an input are looked at in each invoke."""
+    data, _ = LARGE["SignalFilterBank"]()
+    root = read_model(memoryview(data))
+    (main, *_) = root.subgraphs or ()
+    (operator, *_) = main.operators or ()
+    tensor = (main.tensors or [])[(operator.inputs or ())[table]]
+    tflm.measure_arena(tflm.Model(data), tflm.AllOpsResolver())
+    buffer = (root.buffers or [])[tensor.buffer]
+    buffer.data = np.full(tensor.shape, 32767, np.int16).tobytes()
+    with pytest.raises(tflm.OperatorError, match="lies outside of"):
+        tflm.measure_arena(tflm.Model(write_model(root)), tflm.AllOpsResolver())
