@@ -6,7 +6,6 @@ The cache folder remembers which files were written, by hashes of path and conte
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
@@ -167,16 +166,17 @@ def _record(entries: Iterable[bytes]) -> None:
 
 
 def _entry_of_file(path: Path) -> bytes:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return _path_hash(path) + digest.digest()[:HASH_BYTES]
+        return _path_hash(path) + _hash(iter(lambda: file.read(BLOCK_BYTES), b""))
 
 
 def _entry(path: Path, data: Contents) -> bytes:
-    return _path_hash(path) + hashlib.sha256(data).digest()[:HASH_BYTES]
+    return _path_hash(path) + _hash([data])
 
 
 def _path_hash(path: Path) -> bytes:
-    return hashlib.sha256(os.fsencode(os.path.realpath(path))).digest()[:HASH_BYTES]
+    return _hash([os.fsencode(os.path.realpath(path))])
+
+
+def _hash(blocks: Iterable[Contents]) -> bytes:
+    return cached_files.sha256(blocks)[:HASH_BYTES]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tflm.atomic_write import replace_file
+from tflm.atomic_write import Contents, replace_file
 
 if sys.platform == "win32":
     from tflm.compiler import windows_files as files
@@ -52,6 +51,16 @@ def _named_folder() -> Path:
     return caches / "tflm"
 
 
+def sha256(blocks: Iterable[Contents]) -> bytes:
+    """Return the SHA-256 of blocks of bytes, one after the other."""
+    import hashlib  # loads OpenSSL
+
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.digest()
+
+
 def read(name: str) -> bytes | None:
     """Return the contents of a file; None if there is none that can be trusted."""
     folder = cache_folder()
@@ -65,7 +74,7 @@ def read(name: str) -> bytes | None:
             digest, contents = file.read(32), file.read(MAX_BYTES)
     except OSError:
         return None
-    return contents if hashlib.sha256(contents).digest() == digest else None
+    return contents if sha256([contents]) == digest else None
 
 
 def write(name: str, contents: bytes) -> None:
@@ -74,7 +83,7 @@ def write(name: str, contents: bytes) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        replace_file(folder / name, hashlib.sha256(contents).digest() + contents, private=True)
+        replace_file(folder / name, sha256([contents]) + contents, private=True)
 
 
 # --- Locks -----------------------------------------------------------------------------------------------------------
