@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 import tflm
-from tflm.quantization.outline import int8_outline
-from tflm.quantization.ranges import Range
-from tflm.quantization.recipe import Recipe
+from tflm.quantization.quantized_model import int8_outline
+from tflm.quantization.recipe import Range, Recipe
 from tflm.schema import (
     ActivationFunctionType,
     BuiltinOperator,

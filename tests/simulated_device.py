@@ -14,8 +14,7 @@ import numpy as np
 
 import tflm
 from tflm.device.device import NEVER, DataKind
-from tflm.device.frames import REPLY, Frame, FrameReader, Kind
-from tflm.device.session import PROTOCOL, Status
+from tflm.device.session import PROTOCOL, REPLY, Frame, FrameReader, Kind, Status
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_profiler import MicroProfiler
 

@@ -34,7 +34,7 @@ from tflm.schema import (
     quantized,
     write_model,
 )
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.schema.tables import METADATA_NAME, encode_offsets
 from tflm.testing import graphs
 from tflm.testing.operators import OPERATORS
 from tflm.testing.operators.single_operator import SingleOperator

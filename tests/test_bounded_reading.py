@@ -25,7 +25,7 @@ from tflm import bounded_reading
 from tflm.application.comparison import compare_recorded
 from tflm.application.running import input_names
 from tflm.bounded_reading import read_at_most, read_text
-from tflm.evaluation import array_files
+from tflm.evaluation import input_files
 from tflm.evaluation.input_files import read_inputs
 from tflm.evaluation.runner import inputs_of
 from tflm.evaluation.samples import data_set
@@ -111,7 +111,7 @@ def test_a_recorded_answer_of_another_shape_is_refused_unread(tmp_path: Path) ->
 
 
 def test_an_archive_gives_no_more_than_fits_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_files, "MAX_ARRAY_BYTES", 1000)
+    monkeypatch.setattr(input_files, "MAX_ARRAY_BYTES", 1000)
     np.savez(tmp_path / "many.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1001)})
     np.savez(tmp_path / "fits.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1000)})
     np.savez(tmp_path / "data.npz", x=np.zeros((1001, 1), np.int8))

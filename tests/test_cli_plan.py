@@ -17,8 +17,8 @@ from test_planning import wide_graph
 import tflm
 from tflm.memory import plan_bytes
 from tflm.planning.minimalloc_csv import read_csv
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema.patch import with_metadata
+from tflm.schema.tables import METADATA_NAME, encode_offsets
 
 
 @pytest.fixture

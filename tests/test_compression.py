@@ -31,7 +31,7 @@ from tflm.rewriting.compression.tensor_choice import (
 )
 from tflm.rewriting.verification import random_inputs
 from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.options import FullyConnectedOptions, IfOptions, SVDFOptions
 
 SCHEMES = tuple(decode.SCHEMES.values())

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import tflm
 from tflm.cli.app import app
 from tflm.delegates import Delegate, DelegateContext, DelegateParams
+from tflm.runtime.execution_plan import DependencyGraph
 from tflm.runtime.micro_graph import bind_node
-from tflm.runtime.partitioning import DependencyGraph
 from tflm.schema import BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
 
 KINDS = [BuiltinOperator.ADD, BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM]

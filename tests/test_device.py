@@ -31,8 +31,7 @@ from tflm.application.projects.compiled import compiled_name, compiled_project_f
 from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.device import NEVER
-from tflm.device.frames import BEGIN, MAX_PAYLOAD, REPLY, Frame, FrameReader, Kind
-from tflm.device.session import PROTOCOL, Session
+from tflm.device.session import BEGIN, MAX_PAYLOAD, PROTOCOL, REPLY, Frame, FrameReader, Kind, Session
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter

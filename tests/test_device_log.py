@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
-from tflm.firmware.arena_causes import Build
+from tflm.firmware.arena_causes import Build, SpanSearch
 from tflm.firmware.device_log import Event, invokes_in, read_device_log
-from tflm.firmware.release_search import SpanSearch
 from tflm.libraries import by_name, library_for
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType

@@ -21,10 +21,9 @@ from test_cli import figures
 
 import tflm
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
-from tflm.evaluation.fitting import fitted
-from tflm.evaluation.metrics import classification, difference
+from tflm.evaluation.input_files import fitted
+from tflm.evaluation.metrics import ResultsFile, classification, difference
 from tflm.evaluation.pictures import _as_picture, worst_samples, write_confusion
-from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
 from tflm.evaluation.samples import data_set
 from tflm.evaluation.signal import _pairs

@@ -15,7 +15,7 @@ import pytest
 
 import tflm
 from tflm.errors import DataError
-from tflm.evaluation import pictures, workers
+from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import Job, Runner, runner_of
@@ -297,13 +297,13 @@ class Pool:
 @pytest.mark.parametrize("ahead", [1, 2, 5])
 def test_so_many_parts_are_on_their_way_and_results_come_in_their_order(ahead: int) -> None:
     pool = Pool()
-    assert list(workers._drawn(pool.submit, iter([(1, i) for i in range(9)]), ahead)) == [[i] for i in range(9)]
+    assert list(evaluation._drawn(pool.submit, iter([(1, i) for i in range(9)]), ahead)) == [[i] for i in range(9)]
     assert (pool.most, pool.waiting, pool.cancelled) == (ahead, 0, [])
 
 
 def test_what_is_on_its_way_is_called_off_where_a_part_fails() -> None:
     pool = Pool()
-    drawn = workers._drawn(pool.submit, iter([(1, "bad"), (1, 1), (1, 2)]), 2)
+    drawn = evaluation._drawn(pool.submit, iter([(1, "bad"), (1, 1), (1, 2)]), 2)
     with pytest.raises(DataError, match="a bad part"):
         next(drawn)
     assert pool.cancelled == [1]
@@ -320,10 +320,10 @@ def test_workers_of_a_pool_have_a_few_parts_each(monkeypatch: pytest.MonkeyPatch
         def submit(self, run: Any, job: Any, part: Any) -> Any:  # type: ignore[override]
             return self.pool.submit(part)
 
-    monkeypatch.setattr("tflm.evaluation.workers.futures.ThreadPoolExecutor", Executor)
-    monkeypatch.setattr("tflm.evaluation.workers.futures.ProcessPoolExecutor", Executor)
+    monkeypatch.setattr("tflm.evaluation.evaluation.futures.ThreadPoolExecutor", Executor)
+    monkeypatch.setattr("tflm.evaluation.evaluation.futures.ProcessPoolExecutor", Executor)
     parts: Any = [(1, i) for i in range(40)]
-    assert len(list(workers.outcomes(Job(b""), iter(parts), 3))) == 40
+    assert len(list(evaluation.outcomes(Job(b""), iter(parts), 3))) == 40
     ((pool, count),) = pools
     assert (count, pool.most) == (3, 12)
 
@@ -333,10 +333,10 @@ def test_a_dask_client_has_parts_for_each_of_its_threads() -> None:
     client.nthreads.return_value = {"a": 2, "b": 1}
     client.submit.side_effect = lambda run, *given, **_: given[0] if len(given) == 1 else pool.submit(given[1])
     parts: Any = [(1, i) for i in range(30)]
-    assert len(list(workers.outcomes(Job(b""), iter(parts), 1, client))) == 30
+    assert len(list(evaluation.outcomes(Job(b""), iter(parts), 1, client))) == 30
     assert pool.most == 12
     options = [of.kwargs for of in client.submit.call_args_list]
     assert all(of["pure"] is False for of in options)
     assert all(of["retries"] > 0 for of in options[1:])
     with pytest.raises(DataError, match=r"not int"):
-        list(workers.outcomes(Job(b""), iter(parts), 1, 5))
+        list(evaluation.outcomes(Job(b""), iter(parts), 1, 5))

@@ -16,7 +16,7 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.application.export import identifier
-from tflm.firmware.resolver_methods import resolver_method
+from tflm.firmware.flash import resolver_method
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, CastOptions, ShapeOptions, TensorType
 

@@ -19,10 +19,9 @@ from test_cli import INT8_MODEL, figures, refusal, run
 import tflm
 from tflm import libraries
 from tflm.boards import boards
-from tflm.firmware.flash import SUBGRAPH_OPERATORS, estimate_flash, shipped
+from tflm.firmware.flash import SUBGRAPH_OPERATORS, estimate_flash, resolver_method, shipped, typed_registrations
 from tflm.firmware.instructions import coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
-from tflm.firmware.resolver_methods import resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
 from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType

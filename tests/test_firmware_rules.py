@@ -9,13 +9,12 @@ import pytest
 
 import tflm
 from tflm.firmware import arena_causes, instructions, source_tree
-from tflm.firmware.arena_causes import Build
+from tflm.firmware.arena_causes import Build, CommitRange, SpanSearch, contained_in, joined
 from tflm.firmware.instructions import OperatorEstimate
-from tflm.firmware.release_search import CommitRange, SpanSearch, contained_in, joined
 from tflm.libraries import by_name
 from tflm.releases import distributions, history
-from tflm.releases.distributions import version_of
-from tflm.runtime.recorded_allocations import RecordedAllocation
+from tflm.releases.release import version_of
+from tflm.runtime.allocator_structures import RecordedAllocation
 from tflm.schema import TensorType
 
 # --- Spans of releases -------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ import tflm
 from tflm.cli.app import app
 from tflm.firmware import source_tree
 from tflm.firmware.firmware_tree import firmware_tree
-from tflm.firmware.source_text import text_hash
-from tflm.firmware.source_tree import KnownFile, VersionRange, source_copies, versions_of
+from tflm.firmware.source_tree import KnownFile, VersionRange, source_copies, text_hash, versions_of
 
 SOURCE = b"""/* Licence */
 #ifndef MICRO_A_H_

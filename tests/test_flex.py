@@ -18,7 +18,7 @@ from tflm.delegates.flex import node_def, tensorflow
 from tflm.delegates.flex.registry import OPERATORS, bound
 from tflm.memory.tensor import affine_quantization
 from tflm.runtime.model_report import model_report, shown
-from tflm.schema.element_types import TENSOR_TYPES
+from tflm.schema.enums import TENSOR_TYPES
 
 
 def arrays(path: Path) -> dict[str, Any]:

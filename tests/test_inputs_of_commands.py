@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.application.comparison import Probe
 from tflm.cli.app import app
-from tflm.evaluation.fitting import count_samples
+from tflm.evaluation.input_files import count_samples
 from tflm.schema import BuiltinOperator, TensorType
 
 CALLS = {

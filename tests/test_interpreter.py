@@ -22,7 +22,7 @@ from tflm.schema import (
     VarHandleOptions,
     quantized,
 )
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.schema.tables import METADATA_NAME, encode_offsets
 from tflm.targets import CORTEX_M, HOST, INT, POINTER, Struct
 
 F32, I8 = TensorType.FLOAT32, TensorType.INT8

@@ -42,7 +42,7 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
-from tflm.schema.element_types import TENSOR_TYPES
+from tflm.schema.enums import TENSOR_TYPES
 from tflm.testing.operators.custom import detection_model, detection_options
 
 ENGINES: dict[str, list[Any]] = {"numpy": [], "compiled": [Compiled()]}

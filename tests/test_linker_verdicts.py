@@ -17,7 +17,7 @@ import tflm
 from tflm.boards import Board, by_name
 from tflm.boards.sdks import SdkShare
 from tflm.firmware.board_fit import Answer, BoardFit, board_fit
-from tflm.firmware.resolver_methods import operators_of, resolver_method
+from tflm.firmware.flash import operators_of, resolver_method
 from tflm.firmware.verdict import verdict_of
 
 COMPILER = "arm-none-eabi-gcc"

@@ -32,7 +32,7 @@ PACKAGE = Path(tflm.__file__).parent
 
 WRITERS = {
     "atomic_write.py": "every file that is replaced or appended to",
-    "evaluation/results.py": "results that an interrupted run continues",
+    "evaluation/metrics.py": "results that an interrupted run continues",
     "compiler/cached_files.py": "the cache's folder and locks",
     "cli/group.py": "the null device in place of a closed output",
 }

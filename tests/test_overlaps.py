@@ -16,9 +16,9 @@ from sampling import examples
 import tflm
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import OperatorFacts
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.patch import with_metadata
+from tflm.schema.tables import METADATA_NAME, ONLINE, encode_offsets
 from tflm.testing.operators import LARGE, OPERATORS
 
 CLAIMING = sorted(name for name, r in REGISTRATIONS.items() if r.overlap is not None or r.moves is not None)

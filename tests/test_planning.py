@@ -37,8 +37,8 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
+from tflm.schema.tables import METADATA_NAME
 from tflm.testing import graphs
 from tflm.testing.operators import OPERATORS
 

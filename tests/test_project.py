@@ -31,7 +31,6 @@ LAYERS = [
     "errors",
     "hooks",
     "bounded_reading",
-    "toml_files",
     "atomic_write",
     "release",
     "releases",

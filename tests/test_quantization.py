@@ -19,12 +19,10 @@ from tflm.cli.app import app
 from tflm.evaluation.samples import data_set
 from tflm.firmware.device_check import check_device
 from tflm.quantization import quantization as module
-from tflm.quantization.biases import with_fitting_biases
-from tflm.quantization.outline import estimated_int8_arena
 from tflm.quantization.quantization import PACKAGE
-from tflm.quantization.ranges import Range, calibrated
-from tflm.quantization.recipe import Recipe
-from tflm.quantization.repairs import finished, prepared
+from tflm.quantization.quantized_model import estimated_int8_arena
+from tflm.quantization.recipe import Range, Recipe, calibrated
+from tflm.quantization.repairs import finished, prepared, with_fitting_biases
 from tflm.schema import (
     BuiltinOperator,
     FullyConnectedOptions,
@@ -35,7 +33,7 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.schema.tables import METADATA_NAME, encode_offsets
 
 INT8_MODEL = Path(__file__).parents[1] / "examples/hello_world/hello_world_int8.tflite"
 M4 = tflm.targets.by_name("cortex-m4")

@@ -15,8 +15,7 @@ import tflm
 from tflm.evaluation.samples import data_set
 from tflm.firmware.device_check import check_device
 from tflm.quantization.quantization import quantized_by
-from tflm.quantization.ranges import calibrated
-from tflm.quantization.recipe import Recipe
+from tflm.quantization.recipe import Recipe, calibrated
 from tflm.quantization.repairs import prepared
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType, read_model, write_model
 

@@ -21,7 +21,7 @@ from tflm.kernels import REGISTRATIONS, registration
 from tflm.libraries.kernel_library import message
 from tflm.memory import lifetimes, simple_memory_allocator, tensor
 from tflm.releases import TODAY, WHEEL, Release, distributions, history
-from tflm.releases.timeline import LATER, position
+from tflm.releases.release import LATER, position
 from tflm.runtime import allocator_structures
 from tflm.schema import BuiltinOperator, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
 from tflm.schema.tables import OperatorCode

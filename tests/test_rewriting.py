@@ -43,8 +43,8 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema.patch import with_metadata
+from tflm.schema.tables import METADATA_NAME, encode_offsets
 
 SMALLER_THAN = {"vww_96_int8": 64_368, "person_detect": 58_896, "pretrainedResnet_quant": 39_232}
 """Bytes of an arena on Cortex-M that these models fit into, with a tenth more work."""

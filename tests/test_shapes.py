@@ -51,7 +51,7 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.tables import METADATA_NAME
 from tflm.testing.operators import OPERATORS
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None

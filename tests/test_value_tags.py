@@ -35,8 +35,8 @@ from tflm.schema import (
     VarHandleOptions,
     WhileOptions,
 )
-from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
+from tflm.schema.tables import METADATA_NAME, ONLINE, encode_offsets
 from tflm.testing import graphs
 from tflm.testing.operators import OPERATORS
 

@@ -15,7 +15,7 @@ import tflm
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import Span, sdk_names, sdks_for
 from tflm.firmware.board_fit import Answer, BoardFit, board_fit
-from tflm.firmware.flash_range import flash_range
+from tflm.firmware.flash import flash_range
 from tflm.firmware.verdict import verdict_of, within_budget
 from tflm.libraries import library_for
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType

@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
     from tflm.rewriting.compression import CompressedModel, CompressedTensor, compress
     from tflm.rewriting.streaming import StreamedLayer, StreamedModel, stream
+    from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
     from tflm.runtime.micro_allocator import MicroAllocator
     from tflm.runtime.micro_interpreter import MicroInterpreter
     from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
     from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
     from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
     from tflm.runtime.micro_profiler import MicroProfiler
-    from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
     from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
     from tflm.schema.builder import ModelBuilder, quantized
     from tflm.schema.model import Model, verify
@@ -227,7 +227,7 @@ _LATER = {
     "tflm.runtime.micro_measurement_report": ("ArenaMeasurement", "Peak"),
     "tflm.runtime.micro_op_resolver": ("AllOpsResolver", "MicroMutableOpResolver"),
     "tflm.runtime.micro_profiler": ("MicroProfiler",),
-    "tflm.runtime.recorded_allocations": ("RecordedAllocation", "RecordedAllocationType"),
+    "tflm.runtime.allocator_structures": ("RecordedAllocation", "RecordedAllocationType"),
     "tflm.runtime.recording_micro_allocator": ("RecordingMicroAllocator",),
     "tflm.schema.builder": ("ModelBuilder", "quantized"),
     "tflm.schema.model": ("Model", "verify"),
@@ -236,7 +236,7 @@ _LATER = {
 """The modules of the other names of `__all__`. All are imported on first use: commands and scripts start sooner."""
 
 hooks.plan_findings.provider = "tflm.kernels.plan_checker:findings_in_plan"
-hooks.version_findings.provider = "tflm.runtime.version_findings:unknown_versions"
+hooks.version_findings.provider = "tflm.runtime.micro_op_resolver:unknown_versions"
 hooks.needed_version.provider = "tflm.versioning:needed_version"
 hooks.model_html.provider = "tflm.runtime.model_report:model_html"
 hooks.default_delegates.provider = "tflm.delegates:default_delegates"

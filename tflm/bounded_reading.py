@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import BinaryIO
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
 
-from tflm.errors import DataError
+from tflm.errors import ArgumentError, DataError
 
 MAX_TEXT_BYTES = 128 << 20
 """Limit for a table, a log or a document: a hundred thousand rows of a thousand numbers."""
@@ -74,3 +76,21 @@ def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
 
 def _too_large(path: str | os.PathLike[str], size: str, limit: int) -> DataError:
     return DataError(f"{os.fspath(path)}: has {size} bytes; at most {limit:,} are read")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file.
+
+    Raises:
+        ArgumentError: it is not TOML; the message has the line.
+        DataError: it is too large.
+        OSError: it can't be read.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # of the extra `cli`
+    try:
+        return tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{path} is not TOML: {error}") from None

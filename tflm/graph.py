@@ -12,16 +12,23 @@ import numpy.typing as npt
 
 from tflm.kernels import OPAQUE, REGISTRATIONS, Registration
 from tflm.runtime.operator_facts import has_state
-from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TENSOR_TYPES, BuiltinOperator, TensorType
 from tflm.schema.layout import Table
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import drop_plan
 from tflm.schema.options import BuiltinOptions
-from tflm.schema.signature import signature_of
-from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
+from tflm.schema.tables import (
+    Buffer,
+    Metadata,
+    Operator,
+    OperatorCode,
+    QuantizationParameters,
+    SubGraph,
+    Tensor,
+    drop_plan,
+)
 from tflm.schema.tables import Model as Root
 from tflm.schema.verifier import builtin_code, code_name
+from tflm.schema.version_rules import signature_of
 from tflm.schema.writer import write_model
 from tflm.versioning import needed_version
 

@@ -25,7 +25,7 @@ from decoding_operators import decoding_model
 from flash_groups import Toolchain
 
 import tflm
-from tflm.firmware.resolver_methods import operators_of
+from tflm.firmware.flash import operators_of
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.schema import (

@@ -20,7 +20,7 @@ from tflm.kernels.reference.decode import HUFFMAN, LOOK_UP_TABLE, PRUNE, TFLM_DE
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.encodings import smallest_encoding
 from tflm.schema import TensorType
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 
 SCHEMES = {"look-up table": LOOK_UP_TABLE, "pruned": PRUNE, "Huffman": HUFFMAN}
 

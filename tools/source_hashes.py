@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tflm.firmware.source_text import text_hash
+from tflm.firmware.source_tree import text_hash
 from tflm.libraries import cmsis_nn_scratch, esp_nn_scratch
 from tflm.releases import history
 

@@ -38,8 +38,7 @@ from tflm.targets import TARGETS, align_up
 
 if TYPE_CHECKING:  # boards are loaded for those who name one
     from tflm.boards import Board
-    from tflm.firmware.board_budget import BoardBudget
-    from tflm.firmware.board_fit import BoardFit, BoardRefusal
+    from tflm.firmware.board_fit import BoardBudget, BoardFit, BoardRefusal
     from tflm.firmware.verdict import Verdict
 
 SHARED_ARENA_BYTES = 1 << 26
@@ -242,7 +241,7 @@ def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
 
 
 def _budget(model: Model, fit: BoardFit) -> BoardBudget:
-    from tflm.firmware.board_budget import board_budget  # reads the tables of flash
+    from tflm.firmware.board_fit import board_budget  # reads the tables of flash
 
     return board_budget(model, fit)
 

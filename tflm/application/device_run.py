@@ -21,8 +21,7 @@ from tflm.device.device import NEVER
 from tflm.device.verdict import Arrays, Status, Verdict, compare
 from tflm.errors import FirmwareError
 from tflm.evaluation.runner import inputs_of
-from tflm.firmware.calibration import Calibration
-from tflm.firmware.instructions import Estimate, estimate
+from tflm.firmware.instructions import Calibration, Estimate, estimate
 from tflm.report import NAME, NUMBER, Figure, Report, Table, with_thousands
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement import measure_arena

@@ -14,9 +14,9 @@ from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.tensor_dump import dump_header
 from tflm.c.constants import float_literal
-from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
+from tflm.firmware.flash import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
-from tflm.libraries.plan_safety import require_safe_plan
+from tflm.libraries.kernel_library import require_safe_plan
 from tflm.planning import MemoriesPlan
 from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_measurement import measure_arena

@@ -36,7 +36,7 @@ from tflm.libraries import KernelLibrary, Kernels
 from tflm.memory.several_memories import Memory
 from tflm.planning import MemoriesPlan
 from tflm.planning import plan as tflm_plan
-from tflm.quantization.outline import estimated_int8_arena
+from tflm.quantization.quantized_model import estimated_int8_arena
 from tflm.quantization.repairs import is_float
 from tflm.releases import Releases
 from tflm.report import NUMBER, TEXT, Figure, Report, Table, short_size, shortened, with_thousands

@@ -14,7 +14,7 @@ from tflm.boards import Board
 from tflm.errors import ArenaError, ArgumentError, OperatorError, UnresolvedOperator
 from tflm.firmware.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
 from tflm.libraries import KernelLibrary
-from tflm.libraries.plan_safety import values_lost_with
+from tflm.libraries.kernel_library import values_lost_with
 from tflm.memory import OptimalPlanner
 from tflm.planning import MemoriesPlan, plan
 from tflm.rewriting import TiledModel, fold, tile

@@ -15,8 +15,7 @@ from tflm.application.errors import OptionError, RequestError
 from tflm.application.progress import Progress, silent
 from tflm.atomic_write import write_atomically
 from tflm.delegates import Delegate
-from tflm.evaluation.array_files import npy_of
-from tflm.evaluation.input_files import FILE_KINDS, Arrays
+from tflm.evaluation.input_files import FILE_KINDS, Arrays, npy_of
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NAME, NUMBER, TEXT, Figure, Table

@@ -15,9 +15,9 @@ from typing import Any
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from
+from tflm.bounded_reading import read_toml
 from tflm.errors import ArgumentError
 from tflm.report import Report
-from tflm.toml_files import read_toml
 
 MACHINE_KEYS = {"tflm" if name == "release" else name: name for name in MachineOptions._fields}
 """Settings for a machine and its reserve, and the corresponding fields of `MachineOptions`."""

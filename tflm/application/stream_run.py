@@ -14,8 +14,7 @@ import numpy.typing as npt
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.image_files import write_image
 from tflm.application.running import Step, input_names
-from tflm.evaluation.fitting import fitted
-from tflm.evaluation.input_files import Arrays, read_given, read_sound
+from tflm.evaluation.input_files import Arrays, fitted, read_given, read_sound
 from tflm.evaluation.runner import has_state, inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NUMBER, Report, Table, printable

@@ -14,8 +14,7 @@ from string import Template
 import numpy as np
 import numpy.typing as npt
 
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TensorType
 from tflm.schema.model import Model
 
 BYTES_A_LINE = 32

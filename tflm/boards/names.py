@@ -1,21 +1,147 @@
-"""Find a board by its name here, a vendor's, PlatformIO or Zephyr name, an Arduino FQBN, or a chip."""
+"""Find a board by its name here, a vendor's, PlatformIO or Zephyr name, an Arduino FQBN, or a chip.
+
+Boards may also be described in a file of TOML, `--board my_board.toml`, or come from an installed PlatformIO or a
+Zephyr tree.
+"""
 
 from __future__ import annotations
 
 import csv
 import difflib
 import functools
+import itertools
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from tflm.boards import installed
-from tflm.boards.own import own_board
+from tflm import targets
 from tflm.boards.sdks import sdks_for
-from tflm.boards.table import Board, boards, chips
-from tflm.errors import ArgumentError
+from tflm.boards.table import UNITS, Bank, Board, boards, chips
+from tflm.bounded_reading import read_text, read_toml
+from tflm.errors import ArgumentError, DataError
+
+TEXTS = ("name", "description", "kernels", "sdk", "npu")
+KEYS = (*TEXTS, "chip", "target", "flash", "ram")
+
+
+def own_board(path: Path, chip_of: Callable[[str], Board | None]) -> Board:
+    """Return the board that a file describes: a chip of the table or a target, with changes.
+
+    Args:
+        chip_of: returns a chip or board of the table by its name; None if there is none.
+
+    Raises:
+        ArgumentError: a key is unknown, missing or has a value that is not allowed; the message lists what is.
+        OSError: the file can't be read.
+    """
+    described = read_toml(path)
+    unknown = [key for key in described if key not in KEYS]
+    if unknown:
+        raise ArgumentError(f"{path}: unknown key {unknown[0]!r}; use {', '.join(KEYS)}")
+    base = _base(path, described, chip_of)
+    texts: dict[str, Any] = {key: _text(path, described, key) for key in TEXTS if key in described}
+    found = replace(base, **texts, aliases=(), source=str(path))
+    if "ram" in described:
+        found = replace(found, ram=_banks(path, described["ram"]))
+    if "flash" in described:
+        found = replace(found, flash_bytes=_size(path, "flash", described["flash"]))
+    if not found.ram:
+        raise ArgumentError(
+            f'{path}: no memories; write a table [ram] with lines such as SRAM = "128K", the fastest first'
+        )
+    if found.sdk and found.share is None:
+        known = ", ".join(sdks_for(found.places))
+        raise ArgumentError(f"{path}: no figures for the SDK {found.sdk!r} on {found.target.name}; use one of {known}")
+    return found
+
+
+def _base(path: Path, described: Mapping[str, Any], chip_of: Callable[[str], Board | None]) -> Board:
+    if ("chip" in described) == ("target" in described):
+        raise ArgumentError(
+            f'{path}: name either a chip of the table (chip = "RP2040") or a target (target = "cortex-m4")'
+        )
+    name = path.stem
+    if "target" in described:
+        target = targets.by_name(_text(path, described, "target"))
+        return Board(name, name, target, "reference", "", ())
+    chip = chip_of(_text(path, described, "chip"))
+    if chip is None:
+        raise ArgumentError(f"{path}: unknown chip {described['chip']!r}; tflm boards lists the known ones")
+    return replace(chip, name=name, description=name, chip=chip.chip or chip.name)
+
+
+def _text(path: Path, described: Mapping[str, Any], key: str) -> str:
+    value = described[key]
+    if not isinstance(value, str):
+        raise ArgumentError(f"{path}: {key} is {value!r}; it must be a text in quotes")
+    return value
+
+
+def _banks(path: Path, table: Any) -> tuple[Bank, ...]:
+    if not isinstance(table, dict):
+        raise ArgumentError(f'{path}: ram must be a table [ram] with lines such as SRAM = "128K", the fastest first')
+    return tuple(Bank(name, _size(path, name, size)) for name, size in table.items())
+
+
+def _size(path: Path, key: str, value: Any) -> int:
+    match = re.fullmatch(r"([0-9]+)([KM]?)", str(value))
+    if match is None or not int(match[1]):
+        raise ArgumentError(f"{path}: {key} is {value!r}; it must be bytes, or a size such as '64K' or '1M'")
+    return int(match[1]) * UNITS.get(match[2], 1)
+
+
+ChipOf = Callable[[str], "Board | None"]
+"""Takes a chip's name; returns the chip, or None if it is not in the table."""
+
+
+def installed_board(name: str, chip_of: ChipOf) -> Board | None:
+    """The board that an installed PlatformIO or the tree in `$ZEPHYR_BASE` calls `name`, if its chip is known."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w/.+-]*", name):
+        return None
+    return next(itertools.chain(_platformio(name, chip_of), _zephyr(name, chip_of)), None)
+
+
+def _platformio(name: str, chip_of: ChipOf) -> Iterator[Board]:
+    """Boards in `platforms/*/boards/NAME.json`; sizes are in bytes."""
+    core = Path(os.environ.get("PLATFORMIO_CORE_DIR") or Path.home() / ".platformio")
+    for path in sorted(core.glob(f"platforms/*/boards/{Path(name).name}.json")):
+        try:
+            described: dict[str, Any] = json.loads(read_text(path, "replace"))
+            chip = chip_of(described["build"]["mcu"])
+            limits = described["upload"]
+            if chip is not None:
+                yield _resized(chip, name, described["name"], limits["maximum_ram_size"], limits["maximum_size"], path)
+        except (OSError, DataError, ValueError, KeyError, TypeError):
+            continue
+
+
+def _zephyr(name: str, chip_of: ChipOf) -> Iterator[Board]:
+    """Boards in files `boards/**/*.yaml` with that identifier (board/soc/...); sizes are in KiB."""
+    base = os.environ.get("ZEPHYR_BASE")
+    for path in sorted(Path(base).glob(f"boards/**/{name.split('/')[0]}*.yaml")) if base else ():
+        try:
+            fields = dict(
+                re.findall(r"^(identifier|name|ram|flash): *(.+?) *$", read_text(path, "replace"), re.MULTILINE)
+            )
+            chip = chip_of(fields["identifier"].split("/")[1])
+            if chip is not None and name in (fields["identifier"], fields["identifier"].split("/")[0]):
+                ram, flash = (int(fields[key]) << 10 for key in ("ram", "flash"))
+                yield _resized(chip, name, fields["name"], ram, flash, path)
+        except (OSError, DataError, ValueError, KeyError, IndexError):
+            continue
+
+
+def _resized(chip: Board, name: str, description: str, ram: int, flash: int, path: Path) -> Board:
+    """The chip as a board with these sizes, in bytes; banks are kept if they add up to the RAM."""
+    banks = chip.ram if sum(bank.bytes for bank in chip.ram) == int(ram) else (Bank("RAM", int(ram)),)
+    found = replace(chip, name=name, description=str(description), ram=banks, flash_bytes=int(flash))
+    return replace(found, source=str(path), chip=chip.name)
+
 
 MAX_LISTED = 12
 """Maximum number of boards listed in a message."""
@@ -64,7 +190,7 @@ def _kernels_with(board: Board, sdk: str) -> str:
 
 def is_guess(name: str) -> bool:
     """Whether `by_name` takes a name as the beginning of a longer one."""
-    return not _is_file(name) and known(name) is None and installed.board(name, known) is None
+    return not _is_file(name) and known(name) is None and installed_board(name, known) is None
 
 
 def _named(name: str) -> Board:
@@ -72,7 +198,7 @@ def _named(name: str) -> Board:
         return own_board(Path(name), known)
     found = known(name)
     if found is None:
-        found = installed.board(name, known)
+        found = installed_board(name, known)
     if found is not None:
         return found
     family = _family(name)

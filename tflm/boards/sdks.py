@@ -37,7 +37,7 @@ class Origin(NamedTuple):
     """The source from which firmware gets TFLM, if not its repository.
 
     Attributes:
-        distribution: a name of `tflm.releases.distributions`.
+        distribution: a name of `tflm.releases.release`.
         kernels: the libraries that it can be built with, without versions.
     """
 

@@ -35,7 +35,7 @@ from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.feeding import Feed
 from tflm.schedule.states import States, with_states
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
 from tflm.targets import CORTEX_M

@@ -13,7 +13,7 @@ from tflm.application.models import bytes_of_model, load_model
 from tflm.cli.output import answer, print_json, print_line
 from tflm.cli.parameters import AsJson, ModelPath
 from tflm.runtime.model_report import model_report, shown
-from tflm.versioning.findings import version_findings
+from tflm.versioning import version_findings
 
 
 def inspect(

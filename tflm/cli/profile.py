@@ -14,8 +14,7 @@ from tflm.application.node_data import work_figures, write_node_data
 from tflm.application.timing import estimate_report, sum_over_operators, timing_report, timings
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, NodeData
-from tflm.firmware.calibration import Calibration
-from tflm.firmware.instructions import clocked_boards
+from tflm.firmware.instructions import Calibration, clocked_boards
 
 
 def profile(

@@ -14,7 +14,7 @@ from tflm.application.models import load_model, title_of
 from tflm.application.streaming_report import streaming_figures, streaming_report
 from tflm.cli.output import answer, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
-from tflm.evaluation.array_files import stored_array
+from tflm.evaluation.input_files import stored_array
 
 
 def stream(

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.device.frames import MAX_PAYLOAD, Kind
-from tflm.device.session import Answer, Session, Status, Transport
+from tflm.device.session import MAX_PAYLOAD, Answer, Kind, Session, Status, Transport
 from tflm.device.transports import BAUD, wire_to
 from tflm.errors import DeviceError, DeviceReset, InterpreterError, WrongModel
 from tflm.evaluation.runner import has_state

@@ -1,4 +1,9 @@
-"""Read inputs of a model from files: arrays, raw bytes, images, sound, and numbers as text."""
+"""Read inputs of a model from files: arrays, raw bytes, images, sound, and numbers as text.
+
+Arrays are read from .npy and .npz files headers first, values only after their sizes were checked: a header may claim
+any shape, and a member of an archive may be a thousand times larger than the archive. They are then fitted to the
+shape, type and quantization of a model's inputs.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,157 @@ import io
 import itertools
 import math
 import wave
+import zipfile
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.bounded_reading import read_at_most, read_text
+from tflm.bounded_reading import read_at_most, read_text, require_regular
 from tflm.errors import DataError
-from tflm.evaluation.array_files import StoredArray, require_room, stored_array, stored_arrays
-from tflm.evaluation.fitting import fitted, require_samples
 from tflm.memory.tensor import TfLiteTensor
+from tflm.report import short_size
+
+MAX_HEADER_BYTES = 10_000
+"""Numpy's size limit for headers of untrusted files, plus the few bytes before the header."""
+
+MAX_ARRAY_BYTES = 1 << 30
+"""Maximum bytes read into memory from one file. A data set's .npy file may be larger, because it is memory-mapped."""
+
+HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+NUMBERS = "biufc"
+"""Kinds of element types that a tensor may have."""
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file of which only the header was read.
+
+    Attributes:
+        path: the file.
+        key: its name in an .npz file; empty for a .npy file.
+        shape, dtype: from the header.
+        opened: opens the stream that starts with the header.
+    """
+
+    path: Path
+    key: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    opened: Callable[[], IO[bytes]]
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"{self.path}: {self.key!r}" if self.key else str(self.path)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the values in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self) -> Array:
+        """The values.
+
+        Raises:
+            DataError: they take more than `MAX_ARRAY_BYTES`, or the file is truncated.
+            OSError: the file can't be read.
+        """
+        require_room(self.path, [self])
+        with _readable(self.path, self.key), self.opened() as stream:
+            values: Array = np.lib.format.read_array(stream, allow_pickle=False)
+        return values
+
+
+def require_room(path: Path, arrays: Iterable[StoredArray]) -> None:
+    """Check that arrays may be read into memory together.
+
+    Raises:
+        DataError: they take more than `MAX_ARRAY_BYTES`.
+    """
+    size = sum(array.nbytes for array in arrays)
+    if size > MAX_ARRAY_BYTES:
+        raise DataError(
+            f"{path}: its values take {short_size(size)}; at most {short_size(MAX_ARRAY_BYTES)} are read into memory. "
+            "For larger data sets, use tflm evaluate with a .npy file, which is mapped"
+        )
+
+
+def npy_of(array: npt.NDArray[Any]) -> bytes:
+    """The contents of a .npy file with an array."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def stored_array(path: Path) -> StoredArray:
+    """The array of a .npy file.
+
+    Raises:
+        DataError: it is a pipe, not a .npy file, or cut off.
+        OSError: it can't be read.
+    """
+    require_regular(path)
+    return _stored(path, "", lambda: path.open("rb"), path.stat().st_size)
+
+
+def stored_arrays(path: Path) -> dict[str, StoredArray]:
+    """The arrays of an .npz file, by name.
+
+    Raises:
+        DataError: it is a pipe or not an .npz file, or a member is cut off or not an array.
+        OSError: it can't be read.
+    """
+    require_regular(path)
+    with _readable(path):
+        archive = zipfile.ZipFile(path)
+        return {key: found for member in archive.infolist() for key, found in _member(path, archive, member)}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[str, StoredArray]]:
+    key = member.filename.removesuffix(".npy")
+    if key == member.filename:
+        raise DataError(f"{path}: {key!r} is not an array")
+    yield key, _stored(path, key, lambda: archive.open(member), member.file_size)
+
+
+def _stored(path: Path, key: str, opened: Callable[[], IO[bytes]], size: int) -> StoredArray:
+    with _readable(path, key), opened() as stream:
+        head = io.BytesIO(stream.read(MAX_HEADER_BYTES + 64))
+        version = np.lib.format.read_magic(head)
+        if version not in HEADERS:
+            raise ValueError(f"version {version} of the format holds records")
+        shape, _, dtype = HEADERS[version](head, max_header_size=MAX_HEADER_BYTES)
+        if dtype.hasobject or any(type(size) is not int or size < 0 for size in shape):  # True is an int, too
+            raise ValueError(f"it holds {dtype} of shape {list(shape)}")
+    found, there = StoredArray(path, key, shape, dtype, opened), max(size - head.tell(), 0)
+    if found.nbytes > there:
+        what = f"{dtype} of shape {list(shape)}, {found.nbytes:,} bytes"
+        raise DataError(f"{found.name}: is truncated: its header says {what}; found {there:,}")
+    return found
+
+
+@contextmanager
+def _readable(path: Path, key: str = "") -> Iterator[None]:
+    """Convert the errors of numpy, zipfile and the decompressors about invalid bytes to `DataError`."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        what = f"{key!r} is not an array" if key else f"is not a {path.suffix} file"
+        raise DataError(f"{path}: {what} that numpy can read: {error or type(error).__name__}") from error
+
 
 Array = npt.NDArray[Any]
 Arrays = list[Array]
@@ -332,3 +475,132 @@ def _split(path: Path, tensor: TfLiteTensor, values: Array) -> list[Array]:
         takes = f"takes {count} values in each step (shape {list(shape)})"
         raise DataError(f"{path}: input {tensor.name!r} {takes}; the file has {values.size}")
     return list(values.reshape(-1, *shape))
+
+
+def count_samples(shape: Sequence[int], wanted: Sequence[int]) -> int | None:
+    """Number of samples in an array of this shape, for an input of the wanted shape; None if it fits neither way.
+
+    An array with the input's shape is one sample. One with another dimension before it holds a sample at each index of
+    that. Dimensions of 1 do not count, so that an input's own batch of 1 may become the number of samples.
+    """
+    if sizes(shape) == sizes(wanted):
+        return 1
+    return shape[0] if shape and sizes(shape[1:]) == sizes(wanted) else None
+
+
+def require_samples(shape: Sequence[int], tensor: TfLiteTensor, name: str) -> int:
+    """Number of samples in an array of this shape.
+
+    Raises:
+        DataError: it fits neither one sample nor several; the message names it and says what the input expects.
+    """
+    wanted = list(tensor.data.shape)
+    count = count_samples(shape, wanted)
+    if count is None:
+        several = [*(["N"] if wanted[:1] == [1] else ["N", *wanted[:1]]), *wanted[1:]]
+        takes = f"takes shape {wanted}, or [{', '.join(map(str, several))}] for N samples, not {list(shape)}"
+        raise DataError(f"{name}: input {tensor.name!r} {takes}")
+    return count
+
+
+def sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions other than 1."""
+    return tuple(size for size in shape if size != 1)
+
+
+class Units(NamedTuple):
+    """Quantization of a model's input: an integer represents (integer - zero_point) * scale."""
+
+    dtype: np.dtype[Any]
+    scale: float
+    zero_point: int
+
+
+class ReferenceInput(TfLiteTensor):
+    """A float input of a reference, which is given the integers of another model's input."""
+
+    def __init__(self, tensor: TfLiteTensor, units: Units):
+        self.__dict__.update(tensor.__dict__)
+        self.units = units
+
+    def real(self, integers: Array) -> Array:
+        """The real values that integers represent."""
+        return ((integers.astype(np.float64) - self.units.zero_point) * self.units.scale).astype(self.data.dtype)
+
+
+def units_of(inputs: Sequence[TfLiteTensor]) -> tuple[Units, ...]:
+    """Quantization of the model's inputs."""
+    return tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
+
+
+class ClipInput(TfLiteTensor):
+    """An input of a model that keeps state: an array may hold what it takes in several invokes, one after the other."""
+
+    def __init__(self, tensor: TfLiteTensor):
+        self.__dict__.update(tensor.__dict__)
+
+
+def fitted_clip(arrays: Sequence[Array], tensors: Sequence[TfLiteTensor], name: str) -> list[list[Array]]:
+    """The inputs of each invoke for a sample of one array for each input.
+
+    An array of one invoke is given in all of them.
+
+    Raises:
+        DataError: as for `fitted`, or the arrays are for different numbers of invokes.
+    """
+    inputs = [
+        [fitted(part, tensor, name) for part in _invokes(np.asarray(values, None), tensor)]
+        for values, tensor in zip(arrays, tensors)
+    ]
+    counts = {len(parts) for parts in inputs if len(parts) > 1}
+    if len(counts) > 1:
+        raise DataError(f"{name}: its arrays are for different numbers of invokes: {sorted(counts)}")
+    return [[parts[step % len(parts)] for parts in inputs] for step in range(max(counts, default=1))]
+
+
+def _invokes(values: Array, tensor: TfLiteTensor) -> list[Array]:
+    """The parts of an array that invokes take; zeros come before it if it does not fill the first."""
+    wanted = tensor.data.shape
+    shape = (1,) * (len(wanted) - values.ndim) + values.shape
+    longer = [axis for axis, (have, want) in enumerate(zip(shape, wanted)) if have != want]
+    if not isinstance(tensor, ClipInput) or len(shape) != len(wanted) or len(longer) != 1:
+        return [values]
+    (axis,) = longer
+    count = -(-shape[axis] // wanted[axis])
+    before = [(0, 0)] * len(shape)
+    before[axis] = count * wanted[axis] - shape[axis], 0
+    zero = tensor.zero_point if values.dtype == tensor.data.dtype and tensor.scale else 0
+    return np.split(np.pad(values.reshape(shape), before, constant_values=zero), count, axis)
+
+
+def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
+    """Values in the shape and type of the input; real values are quantized.
+
+    Raises:
+        DataError: they don't fit; the message names the sample and says what the input expects.
+    """
+    wanted = tensor.data
+    if sizes(values.shape) != sizes(wanted.shape):
+        takes = f"takes shape {list(wanted.shape)}"
+        raise DataError(f"{name}: has shape {list(values.shape)}; input {tensor.name!r} {takes}")
+    values = values.reshape(wanted.shape)
+    if values.dtype == wanted.dtype:
+        return values
+    if values.dtype.kind == "f":
+        return tensor.quantized(values)
+    if isinstance(tensor, ReferenceInput) and wanted.dtype.kind == "f" and tensor.units.dtype.kind in "iu":
+        return tensor.real(_cast(values, tensor.units.dtype, tensor, name))
+    if wanted.dtype.kind in "fc":
+        raise DataError(f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give floats")
+    return _cast(values, wanted.dtype, tensor, name)
+
+
+def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) -> Array:
+    """Integers in another type, if it can hold them."""
+    limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
+    if values.size and (values.min() < limits.min or values.max() > limits.max):
+        raise DataError(
+            f"{name}: has {values.dtype} numbers from {values.min()} to {values.max()}; input {tensor.name!r} takes "
+            f"{dtype}. Real values are given as floats, which are quantized"
+        )
+    return values.astype(dtype)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from tflm.atomic_write import write_atomically, write_files
 from tflm.errors import DataError
-from tflm.evaluation.array_files import npy_of
 from tflm.evaluation.calibration import CalibrationReport
 from tflm.evaluation.evaluation import Evaluation
+from tflm.evaluation.input_files import npy_of
 from tflm.evaluation.metrics import blocks, rows
 from tflm.evaluation.runner import Runner
 from tflm.evaluation.samples import DataSet

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import DataError, DeviceError, DeviceReset, TflmError
-from tflm.evaluation.fitting import ClipInput, ReferenceInput, Units
+from tflm.evaluation.input_files import ClipInput, ReferenceInput, Units
 from tflm.evaluation.samples import Sample, SampleBatch
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter

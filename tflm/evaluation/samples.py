@@ -18,16 +18,23 @@ import numpy.typing as npt
 
 from tflm.bounded_reading import read_text
 from tflm.errors import DataError
-from tflm.evaluation.array_files import NUMBERS, StoredArray, require_room, stored_array, stored_arrays
-from tflm.evaluation.fitting import count_samples, fitted, fitted_clip, sizes
 from tflm.evaluation.input_files import (
     INPUT_SUFFIXES,
     LABEL_NAMES,
+    NUMBERS,
+    StoredArray,
     complete_steps,
+    count_samples,
     files_in,
+    fitted,
+    fitted_clip,
     read_rows,
     read_tensor,
     recorded,
+    require_room,
+    sizes,
+    stored_array,
+    stored_arrays,
 )
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.model import Model

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.errors import DataError, TflmError
-from tflm.evaluation.fitting import units_of
+from tflm.evaluation.input_files import units_of
 from tflm.evaluation.runner import Runner, inputs_of
 from tflm.evaluation.samples import DataSet, Sample
 from tflm.memory.tensor import TfLiteTensor

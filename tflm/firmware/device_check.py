@@ -17,14 +17,12 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import Node, NodeTensors, index_of
 from tflm.kernels.reference.decode import LOOK_UP_TABLE, TFLM_DECODE, encoded_tensor, table_mismatch
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
-from tflm.libraries.kernel_library import message
-from tflm.libraries.plan_safety import values_lost_with
+from tflm.libraries.kernel_library import message, values_lost_with
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release, Releases
 from tflm.report import json_property
 from tflm.runtime.micro_measurement import measure_arena
-from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.runtime.version_findings import knows_version, version_asked_for
+from tflm.runtime.micro_op_resolver import AllOpsResolver, knows_version, version_asked_for
 from tflm.schema.enums import TensorType
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph

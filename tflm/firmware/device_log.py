@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tflm import releases
-from tflm.firmware.source_text import files_below
-from tflm.firmware.source_tree import SourceCopy, source_copies
+from tflm.firmware.source_tree import SourceCopy, files_below, source_copies
 from tflm.releases import Release
 
 LARGEST_BUILD_FILE = 1 << 20

@@ -4,6 +4,8 @@ A linker includes the sections that are reachable from the operators that the re
 operators, with the sections grouped by the operators that reach them: a firmware is the base, every group that one of
 its operators reaches, and the resolver's own code. The figures count TFLM, its kernels and the parts of the C library
 that they use; not the application, the model or the arena.
+
+For any other part or kernel library there are bounds.
 """
 
 from __future__ import annotations
@@ -21,13 +23,46 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm import targets
+from tflm.boards.sdks import NOTHING, Span
 from tflm.bounded_reading import read_text
 from tflm.errors import FirmwareError, UnresolvedOperator
-from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
-from tflm.kernels import REGISTRATIONS
-from tflm.libraries import Kernels
+from tflm.kernels import REGISTRATIONS, Registration
+from tflm.libraries import KernelLibrary, Kernels
 from tflm.releases import TODAY, Releases, require_release
+from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
+from tflm.schema.tables import Operator, SubGraph
+from tflm.targets import Target
+
+
+def resolver_method(operator: str) -> str:
+    """The method of TFLM's resolver that adds an operator, even one that this package lacks."""
+    return REGISTRATIONS.get(operator, Registration(operator)).resolver_method
+
+
+def operators_of(model: Model) -> list[str]:
+    """Every operator that any subgraph uses, once, in alphabetical order."""
+    return sorted({model.operator_name(op) for subgraph in model.subgraphs for op in subgraph.operators or ()})
+
+
+def typed_registrations(model: Model) -> dict[str, str]:
+    """Typed registrations, by operator, for operators that the model uses only in int8."""
+    others = {
+        model.operator_name(operator)
+        for subgraph in model.subgraphs
+        for operator in subgraph.operators or ()
+        if not _is_int8(subgraph, operator)
+    }
+    names = (name for name in operators_of(model) if name in REGISTRATIONS and name not in others)
+    return {name: f"{name}_INT8" for name in names if REGISTRATIONS[name].int8_registration}
+
+
+def _is_int8(subgraph: SubGraph, operator: Operator) -> bool:
+    """Whether input, weights or second input, and output are of int8."""
+    tensors = subgraph.tensors or []
+    places = [*(operator.inputs or [])[:2], *(operator.outputs or [])[:1]]
+    return all(place >= 0 and tensors[place].type == TensorType.INT8 for place in places)
+
 
 DEFAULT_BUILD = "release"
 OPTIMIZED_OTHERWISE = ("release, kernels -Os",)
@@ -551,3 +586,77 @@ def _ratios(base: FlashData, other: FlashData, names: Sequence[str]) -> list[flo
     alike = sorted(common.intersection(names))
     sets = [[name] for name in alike or sorted(common)] + [alike] * bool(alike) + [sorted(common)]
     return [other.sizes(each).flash / base.sizes(each).flash for each in sets]
+
+
+ESP_NN_BYTES = 96 << 10
+"""An upper estimate of ESP-NN's code: 5,200 instructions of assembly in all, and C for the rest."""
+
+
+@dataclass(frozen=True)
+class FlashRange:
+    """The memory of a part that TFLM takes. A span with equal ends was measured.
+
+    Attributes:
+        code: flash of TFLM, its kernels and the C library.
+        static: initialized and zeroed data.
+        stack: bound of the stack, without interrupts.
+        unmeasured: operators that were measured nowhere: each counts as 0 to the largest operator.
+    """
+
+    code: Span
+    static: Span
+    stack: Span
+    unmeasured: tuple[str, ...] = ()
+
+
+def flash_range(operators: Iterable[str], target: Target, library: KernelLibrary) -> FlashRange:
+    """The bounds for a firmware with these operators, by their names in the model."""
+    return _range_of(tuple(dict.fromkeys(operators)), target.name, library.name.partition("@")[0])
+
+
+@cache
+def _range_of(operators: tuple[str, ...], target: str, kernels: str) -> FlashRange:
+    like = _like(kernels)
+    known = [entry for entry in shipped() if entry.kernels == like]
+    places = set().union(*(entry.places for entry in known))
+    methods = {name: resolver_method(name) for name in operators}
+    names = [method for method in methods.values() if method in places]
+    unmeasured = tuple(name for name, method in methods.items() if method not in places)
+    found = estimate_flash(names, cpu=target, kernels=kernels if kernels in STANDS_FOR else like)
+    code = Span(*found.flash_range_bytes).plus(Span(0, _largest_operator() * len(unmeasured)))
+    if kernels.startswith("esp-nn"):
+        code = code.plus(Span(0, ESP_NN_BYTES))
+    exact = [entry for entry in known if entry.cpu == target and entry.build == found.build]
+    entries = [entry for entry in exact if entry.places.keys() >= set(names)] or known
+    static, stack = _static(entries, names), _stack_span(entries, names)
+    return FlashRange(code, static, stack, unmeasured)
+
+
+def _like(kernels: str) -> str:
+    """The measured library whose range a library has."""
+    usual = kernels.partition(":")[0]
+    return STANDS_FOR[usual][0] if usual in STANDS_FOR else usual
+
+
+def _static(entries: Iterable[FlashData], names: list[str]) -> Span:
+    sizes = [entry.sizes(_of(entry, names)) for entry in entries]
+    return _span(round(size.data + size.bss) for size in sizes)
+
+
+def _stack_span(entries: Iterable[FlashData], names: list[str]) -> Span:
+    return _span(entry.stack_bytes(_of(entry, names)) or 0 for entry in entries)
+
+
+def _of(entry: FlashData, names: list[str]) -> list[str]:
+    return [name for name in names if name in entry.places]
+
+
+def _span(sizes: Iterable[int]) -> Span:
+    known = list(sizes)
+    return Span(min(known), max(known)) if known else NOTHING
+
+
+@cache
+def _largest_operator() -> int:
+    """The maximum flash that any one operator adds to a firmware without operators."""
+    return max(round(entry.sizes([name]).flash - entry.sizes([]).flash) for entry in shipped() for name in entry.places)

@@ -2,12 +2,15 @@
 
 Instructions per trip are in `data/instructions.json`, fitted by `tools/fit_instructions.py` to counts under emulation.
 Operators without a formula are not included; see `Estimate.covered`.
+
+Calibrations say how many cycles a board takes for each estimated one, by kind of operator.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +22,6 @@ import numpy as np
 from tflm import targets
 from tflm.boards import Board, boards, by_name
 from tflm.errors import FirmwareError, OperatorError
-from tflm.firmware.calibration import Calibration
 from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.loop_trips import PATHS, LoopShape, Path
 from tflm.kernels import REGISTRATIONS
@@ -31,6 +33,46 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions
 from tflm.schema.tables import Operator, SubGraph, Tensor
+
+FORMAT = "tflm calibration 1"
+
+
+class Calibration(NamedTuple):
+    """Times of a board.
+
+    Attributes:
+        target, kernels: what was measured.
+        mhz: the clock.
+        cycles: measured cycles for each cycle of the manual's table, by operator.
+    """
+
+    target: str
+    kernels: str
+    mhz: float
+    cycles: Mapping[str, float]
+
+    def text(self) -> str:
+        """The contents of a file."""
+        return json.dumps({"format": FORMAT, **self._asdict()}, indent=2) + "\n"
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> Calibration:
+        """Read a file.
+
+        Raises:
+            FirmwareError: it is not a calibration.
+            OSError: it cannot be read.
+        """
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            found = cls(raw["target"], raw["kernels"], float(raw["mhz"]), raw["cycles"])
+            is_valid = raw["format"] == FORMAT and all(float(each) > 0 for each in found.cycles.values())
+        except (ValueError, TypeError, KeyError, AttributeError):
+            is_valid = False
+        if not is_valid:
+            raise FirmwareError(f"{path}: not a calibration; tflm device calibrate writes one")
+        return found
+
 
 OPTIMIZATIONS = ("-O2", "-Os")
 """How CMSIS-NN, or the reference kernels, may have been compiled."""

@@ -3,24 +3,54 @@
 Files are recognized by the hash of their text, independent of their location and include paths. Each hash belongs to a
 span of versions; the versions that match most files are those of the copy. The package contains only hashes of the
 sources (from `tools/source_hashes.py`).
+
+Files are hashed independently of typical edits of copies.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError
-from tflm.firmware.source_text import files_below, text_hash
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
 from tflm.libraries.esp_nn_scratch import VERSIONS as ESP_NN_VERSIONS
 from tflm.releases import history
 from tflm.report import json_property
+from tflm.schema.c_array import without_comments
+
+HASH_DIGITS = 10
+LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"})
+"""Folders that hold no sources of a firmware."""
+
+_LEFT_OUT = re.compile(r"^[^\S\n]*#\s*(include|pragma|if defined\(|(ifndef|define)\s+\w+_H_?\s*$).*$", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+
+
+def text_hash(source: bytes) -> str:
+    """A hash of a file without comments, white space, include lines, include guards, `#pragma` and `#if defined(`.
+
+    Distributions change include paths, licence headers, guards and formatting; the code itself stays the same.
+    """
+    text = without_comments(source.decode("utf-8", "replace"))
+    text = _SPACE.sub("", _LEFT_OUT.sub("", text))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
+
+
+def files_below(folder: Path, is_wanted: Callable[[str], bool], left_out: Set[str] = frozenset()) -> Iterator[str]:
+    """Paths of files below a folder whose names match, in sorted order; `left_out` names further folders to skip."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT | left_out)
+        for name in filter(is_wanted, sorted(files)):
+            yield Path(place, name).relative_to(folder).as_posix()
+
 
 PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
 LARGEST_SOURCE = 4 << 20

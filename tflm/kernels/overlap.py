@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TensorType
 from tflm.schema.layout import Table
 from tflm.schema.tables import Model, Operator, SubGraph
 

@@ -19,9 +19,8 @@ from tflm.kernels import OPAQUE, REGISTRATIONS, Registration
 from tflm.kernels.overlap import NOWHERE, Move, OperatorFacts, Overlap, TensorFacts
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import NO_PLACE, Label, LabelledBytes, TensorKey, ValueBytes, part_of
-from tflm.schema.offline_plan import ONLINE, broken_plan
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import Model, Operator
+from tflm.schema.tables import ONLINE, Model, Operator, broken_plan
 from tflm.schema.verifier import code_name
 
 

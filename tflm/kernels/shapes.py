@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.schema.signature import Signature
+from tflm.schema.version_rules import Signature
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Sequence[int]]

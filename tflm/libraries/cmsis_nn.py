@@ -31,7 +31,6 @@ from tflm.kernels.requests import (
 )
 from tflm.kernels.support.checks import element_count
 from tflm.libraries.cmsis_nn_answers import BEHAVIOUR, CONCERNS, NEW_LSTM, defects
-from tflm.libraries.cmsis_nn_overlap import overlaps
 from tflm.libraries.cmsis_nn_scratch import (
     COMMITS_OF_TAGS,
     VERSIONS,
@@ -43,6 +42,7 @@ from tflm.libraries.cmsis_nn_scratch import (
     depthwise_s8_bytes,
     has_dsp,
     has_mve,
+    overlaps,
     transpose_conv_bytes,
 )
 from tflm.libraries.kernel_library import KernelLibrary

@@ -1,23 +1,29 @@
 """Kernel libraries for the runtime: the arena memory of each operator, and different results.
 
 A library declares, as data, only how it differs from TFLM's own kernels.
+
+A memory plan in a model suits a library if its outputs overlap inputs no further than the loops of its kernels allow.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 
 from tflm.errors import ArgumentError, OperatorError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
 from tflm.kernels.node import Node
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, Overlap, anywhere, both
+from tflm.kernels.plan_checker import LostValue, lost_values, offline_places
 from tflm.kernels.registration import OperatorMemory
 from tflm.releases import TODAY, Release
 from tflm.schema.enums import BuiltinOperator
+from tflm.schema.model import Model
+from tflm.schema.tables import broken_plan, offline_offsets
 from tflm.targets import PARTS, CType, Struct, Target
 
 LAST_BUILTINS = (
@@ -267,3 +273,38 @@ def _no_kernels(target: Target) -> Mapping[str, Overlap]:
 
 REFERENCE = KernelLibrary("reference", TODAY.name, overlaps=_no_kernels)
 """TFLM's own kernels."""
+
+
+def values_lost_with(library: KernelLibrary, target: Target, model: Model) -> Iterator[LostValue]:
+    """Values that a model's own plan loses with a library's kernels on a part.
+
+    None for a model without a plan. TFLM's own kernels are not asked: with them, every plan is checked when the model
+    is loaded. Of a library whose loops are not known, every output that lies on an input counts.
+    """
+    offsets = None if library.overlaps is REFERENCE.overlaps else offline_offsets(model.root)
+    if offsets is None:
+        return
+    yield from lost_values(model.root, offline_places(model.root, offsets), overlaps=overlaps_with(library, target))
+
+
+def overlaps_with(library: KernelLibrary, target: Target) -> dict[str, Overlap]:
+    """How far outputs may overlap inputs with a library's kernels on a part, by operator."""
+    return {
+        name: partial(library.allowed_overlap, registration, target) for name, registration in REGISTRATIONS.items()
+    }
+
+
+def require_safe_plan(library: KernelLibrary, target: Target, model: Model) -> None:
+    """Reject a model whose plan loses values with a library's kernels, unless its checks are those of TFLM.
+
+    Raises:
+        ModelError: the message names the first such value.
+    """
+    if model.checks == "tflm":
+        return
+    for lost in values_lost_with(library, target, model):
+        raise broken_plan(
+            f"it was made for other kernels than {library.name} on {target.name}: {lost}; "
+            "write a plan for these kernels with tflm plan or tflm fit",
+            unsound=True,
+        )

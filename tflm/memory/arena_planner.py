@@ -23,8 +23,7 @@ from typing import NamedTuple
 from tflm.memory.buffer import Buffer, Place
 from tflm.memory.lifetimes import ScratchBufferRequest
 from tflm.memory.planners import GreedyMemoryPlanner, OffsetsPlanner
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, SubGraph, Tensor
 from tflm.schema.verifier import builtin_code

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tflm.errors import ModelError, TensorError
 from tflm.releases import STATIC_MEMORY
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Tensor
 from tflm.targets import BOOL, FLOAT, INT, INT32, POINTER, SIZE_T, Either, EnumType, Struct

@@ -25,8 +25,8 @@ from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measur
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.schema.model import Model, require_model
-from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.patch import with_data_inside, with_operator_order, with_plan, without_plan
+from tflm.schema.tables import offline_offsets
 from tflm.targets import HOST, Target, require_target
 
 PLANNERS_WITHOUT_REPORTER = "95761fcfd"

@@ -19,7 +19,7 @@ from tflm.kernels.overlap import FAR, OperatorFacts
 from tflm.libraries.kernel_library import AllowedOverlap
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.buffer import Buffer
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs

@@ -13,11 +13,9 @@ from tflm.evaluation.evaluation import Evaluation, evaluate
 from tflm.evaluation.samples import DataSet, data_set
 from tflm.firmware.device_check import DeviceFinding, check_device
 from tflm.libraries import KernelLibrary, Kernels, library_for
-from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.quantized_model import Alternative, FloatOperator, QuantizedModel
-from tflm.quantization.ranges import Calibration, Range, Report, calibrated
-from tflm.quantization.recipe import CONVERSIONS, IO, Recipe
-from tflm.quantization.repairs import finished, prepared, require_float
+from tflm.quantization.recipe import CONVERSIONS, IO, Calibration, Range, Recipe, Report, calibrated
+from tflm.quantization.repairs import finished, prepared, require_float, with_fitting_biases
 from tflm.releases import Releases
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_measurement_report import ArenaMeasurement

@@ -14,9 +14,20 @@ from typing import Union
 
 from tflm.errors import ArgumentError, VersionAssumed
 from tflm.release import TFLM_COMMIT
-from tflm.releases.distributions import Distribution, distributions, version_of
-from tflm.releases.release import COMPRESSION, NAMES_MOVED, STATIC_MEMORY, TODAY, WHEEL, Release
-from tflm.releases.timeline import HASH_DIGITS, Commit, history
+from tflm.releases.release import (
+    COMPRESSION,
+    HASH_DIGITS,
+    NAMES_MOVED,
+    STATIC_MEMORY,
+    TODAY,
+    WHEEL,
+    Commit,
+    Distribution,
+    Release,
+    distributions,
+    history,
+    version_of,
+)
 
 Releases = Union[str, Release]
 """A release, or a name of one for `by_name`."""

@@ -1,12 +1,65 @@
-"""A release of TFLM: its behaviour follows from its place in the history and its build options."""
+"""A release of TFLM: its behaviour follows from its place in the history and its build options.
+
+`history.txt` has TFLM's history, the commits of its main branch in order: a line for each day (UTC) with commits, the
+day, then its commits. Changes are declared where they apply, by the first nine digits of the commit's hash.
+
+`distributions.txt` has components, modules, Arduino libraries and SDKs: a line for each version with name, version,
+its day, the commit of TFLM that its tree equals, whether it is built with TF_LITE_STATIC_MEMORY (yes, no, or ? where
+the project that uses it decides), and its kernels. Versions of a distribution are in the order of their days.
+"""
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
-from tflm.releases.distributions import Distribution
-from tflm.releases.timeline import LATER, WHEEL_SOURCE, position
+
+HASH_DIGITS = 9
+
+WHEEL_SOURCE = "wheel"
+"""The source of the tflite-micro package for Python, whose commit is unknown; later than the whole history."""
+
+LATER = (WHEEL_SOURCE,)
+"""Sources that are later than the commits of the history, in order."""
+
+
+class Commit(NamedTuple):
+    """A commit: nine digits of its hash, and its day, such as 2023-06-15."""
+
+    hash: str
+    date: str
+
+
+def lines_of(file: str) -> list[str]:
+    """The lines of a file of this folder."""
+    from importlib import resources  # imported late: slow, and not needed for the default release
+
+    return resources.files(__package__).joinpath(file).read_text("ascii").splitlines()
+
+
+@functools.cache
+def history() -> tuple[Commit, ...]:
+    """Every commit of the main branch, the first one first."""
+    days = (line.split() for line in lines_of("history.txt"))
+    return tuple(Commit(commit, day) for day, *commits in days for commit in commits)
+
+
+@functools.cache
+def _positions() -> dict[str, int]:
+    return {commit: i for i, commit in enumerate((*(commit.hash for commit in history()), *LATER))}
+
+
+def position(commit: str) -> int:
+    """The place of a commit, by its nine digits, or of a later source in the history.
+
+    Raises:
+        KeyError: it is unknown.
+    """
+    return _positions()[commit]
+
 
 STATIC_MEMORY = "static_memory"
 """The option TF_LITE_STATIC_MEMORY, which makes tensors and nodes smaller."""
@@ -81,3 +134,53 @@ NAMES_MOVED = (
     "compiles before and after; in other sources, write tflite::micro::MicroInterpreter."
 )
 """The days are those of the packages for Python before and after."""
+
+
+UMBRELLAS = frozenset({"esphome", "zephyr"})
+"""Distributions for which only versions that changed TFLM or the kernel library are listed."""
+
+
+class Distribution(NamedTuple):
+    """A version of something that contains TFLM.
+
+    Attributes:
+        name, version: as in the file.
+        date: its day; empty if unknown.
+        commit: the commit of TFLM that its tree equals.
+        static_memory: whether it is built with TF_LITE_STATIC_MEMORY; None if the project that uses it decides.
+        kernels: the kernel library that it includes; empty if that is not one of `tflm.libraries`.
+    """
+
+    name: str
+    version: str
+    date: str
+    commit: str
+    static_memory: bool | None
+    kernels: str
+
+
+@functools.cache
+def distributions() -> dict[str, list[Distribution]]:
+    """All known versions, by the name of the distribution."""
+    found: dict[str, list[Distribution]] = {}
+    for line in lines_of("distributions.txt"):
+        name, version, date, commit, static_memory, kernels = line.split("\t")
+        option = {"yes": True, "no": False, "?": None}[static_memory]
+        found.setdefault(name, []).append(
+            Distribution(name, version, date.strip("-"), commit, option, kernels.strip("?"))
+        )
+    return found
+
+
+def version_of(versions: list[Distribution], wanted: str) -> Distribution | None:
+    """A version by its number, such as v1.3.3 or 1.3.3~1; None if it is not among them."""
+    wanted = wanted.lower().removeprefix("v").replace("~", ".")
+    named = next((version for version in versions if version.version.lower() == wanted), None)
+    if named is not None or versions[0].name not in UMBRELLAS or not re.match(r"\d", wanted):
+        return named
+    older = [version for version in versions if _numbers(version.version) <= _numbers(wanted)]
+    return max(older, key=lambda version: _numbers(version.version), default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))

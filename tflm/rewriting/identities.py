@@ -25,8 +25,7 @@ from tflm.kernels.overlap import element_wise
 from tflm.rewriting.cleanup import replace_by_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema.builder import ModelBuilder
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, QuantizationParameters
 

@@ -22,15 +22,14 @@ from tflm.kernels.shapes import (
     reduced,
     same_as_input,
 )
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model, require_model
-from tflm.schema.offline_plan import drop_plan
 from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
-from tflm.schema.signature import signature_of
 from tflm.schema.tables import Model as Root
-from tflm.schema.tables import Operator, SubGraph
+from tflm.schema.tables import Operator, SubGraph, drop_plan
 from tflm.schema.verifier import builtin_code
+from tflm.schema.version_rules import signature_of
 from tflm.schema.writer import write_model
 
 SUBGRAPH_INDICES = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tflm.graph import Graph
 from tflm.schema.model import Model, require_model
-from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside
+from tflm.schema.tables import METADATA_NAME
 
 TOOLS_METADATA = frozenset({"min_runtime_version", "CONVERSION_METADATA"})
 """Metadata entries that converters write for tools."""

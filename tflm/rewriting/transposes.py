@@ -28,8 +28,8 @@ from tflm.rewriting.cleanup import (
 from tflm.rewriting.layouts import Change, flipped, run_in
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, TransposeOptions
-from tflm.schema.signature import Signature
 from tflm.schema.tables import Operator
+from tflm.schema.version_rules import Signature
 from tflm.versioning import needed_version
 
 ALIGNMENT = 16

@@ -16,7 +16,7 @@ from tflm.memory.buffer import Place
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.patch import without_plan
 

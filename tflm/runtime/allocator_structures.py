@@ -1,7 +1,18 @@
-"""The structures that TFLM's allocator keeps in the arena, and the commits that changed its layout."""
+"""What an allocator keeps beside tensors: C structures, records of the tail, and which models are in a memory."""
 
 from __future__ import annotations
 
+import warnings
+import weakref
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.errors import ArenaShared
+from tflm.memory.arena import Arena
 from tflm.memory.tensor import TFLITE_AFFINE_QUANTIZATION, TFLITE_TENSOR
 from tflm.targets import BOOL, POINTER, SIZE_T, Since, Struct, Until, When
 
@@ -67,3 +78,87 @@ READ_FIELDS: dict[Struct, tuple[tuple[str, ...], ...]] = {
     TFLITE_AFFINE_QUANTIZATION: (("zero_point",), ("zero_point",), ("quantized_dimension",), ("quantized_dimension",)),
 }
 """The fields that TFLM still reads for each of `Reads`. Releasing a tensor reads and clears the first ones."""
+
+
+REASON = (
+    "the arena overlaps that of another interpreter that is still there: each overwrites the tensors of the other. "
+    "To share an arena, pass one allocator, tflm.MicroAllocator(arena), to all interpreters; otherwise delete the first"
+)
+
+
+class _User(NamedTuple):
+    interpreter: weakref.ref[object]
+    tail: Arena
+    head: Arena
+
+
+_users: dict[int, _User] = {}
+"""Memory in use, by the identity of the interpreter. Each operation on it is atomic, so that no thread or forked
+process can hang."""
+
+
+def register(interpreter: object, tail: Arena, head: Arena) -> None:
+    """Remember that an interpreter has placed a model, and warn if one with another allocator has in the same bytes.
+
+    Two heads in the same memory are fine if the tails are elsewhere: nothing in a head outlives an invoke.
+
+    Args:
+        interpreter: its memory is free again when it is garbage-collected.
+        tail, head: memory of its allocator; the same arena unless they are separate.
+    """
+    key = id(interpreter)
+    if key in _users:
+        return
+    others = list(_users.values())
+    _users[key] = _User(weakref.ref(interpreter, partial(_forget, key)), tail, head)
+    shared = any(user.tail is tail for user in others)  # the allocator, which was warned of with its first interpreter
+    if not shared and any(_overlap(user, tail, head) for user in others):
+        warnings.warn(REASON, ArenaShared, stacklevel=4)  # of the caller of allocate_tensors
+
+
+def _forget(key: int, _: object) -> None:
+    _users.pop(key, None)
+
+
+def _overlap(user: _User, tail: Arena, head: Arena) -> bool:
+    pairs = ((tail, user.tail), (tail, user.head), (head, user.tail))
+    return any(np.may_share_memory(ours.bytes, theirs.bytes) for ours, theirs in pairs)
+
+
+class RecordedAllocationType(str, Enum):
+    """Categories of memory in the tail, named as TFLM prints them."""
+
+    EVAL_TENSOR_DATA = "TfLiteEvalTensor data"
+    PERSISTENT_TENSOR_DATA = "Persistent TfLiteTensor data"
+    PERSISTENT_TENSOR_QUANTIZATION_DATA = "Persistent TfLiteTensor quantization data"
+    PERSISTENT_BUFFER_DATA = "Persistent buffer data"
+    VARIABLE_BUFFER_DATA = "TfLiteTensor variable buffer data"
+    NODE_AND_REGISTRATION_ARRAY = "NodeAndRegistration struct"
+    OP_DATA = "Operator runtime data"
+
+
+@dataclass(frozen=True)
+class RecordedAllocation:
+    """Bytes requested, bytes used including alignment, and number of allocations."""
+
+    requested_bytes: int = 0
+    used_bytes: int = 0
+    count: int = 0
+
+
+@dataclass
+class Recorded:
+    """Allocations of one category.
+
+    Attributes:
+        kind: the category.
+        begin, end: the log's entries from `begin` to `end` - 1.
+        used_bytes: bytes of the tail used, including alignment.
+        count: the number to report if it differs from the number of entries; set by the code that allocates.
+    """
+
+    kind: RecordedAllocationType
+    begin: int = 0
+    end: int = 0
+    used_bytes: int = 0
+    count: int | None = None

@@ -23,7 +23,7 @@ from tflm.kernels.plan_checker import lost_values
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
-from tflm.libraries.plan_safety import overlaps_with
+from tflm.libraries.kernel_library import overlaps_with
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner
 from tflm.memory.arena import Arena, SpreadArena
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Place
@@ -70,15 +70,14 @@ from tflm.runtime.allocator_structures import (
     TENSOR_POINTER,
     UNREAD_OUTPUTS,
     VARIABLES_IN_PLAN,
+    Recorded,
+    RecordedAllocationType,
+    register,
 )
-from tflm.runtime.arena_users import register
-from tflm.runtime.recorded_allocations import Recorded, RecordedAllocationType
 from tflm.runtime.reentrancy_guard import ReentrancyGuard
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TensorType
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import offline_offsets
-from tflm.schema.tables import Tensor
+from tflm.schema.tables import Tensor, offline_offsets
 from tflm.targets import HOST, INT32, Struct, Target, align_up, require_target
 
 Planner = Union[str, Sequence[int], MemoryPlanner]

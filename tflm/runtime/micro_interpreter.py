@@ -15,7 +15,7 @@ from tflm.hooks import default_delegates
 from tflm.kernels.host_memory import HostMemory, track_host_array
 from tflm.kernels.node import InvokeAborted
 from tflm.libraries import Kernels, library_for
-from tflm.libraries.plan_safety import require_safe_plan
+from tflm.libraries.kernel_library import require_safe_plan
 from tflm.memory.arena import Arena
 from tflm.memory.buffer import Buffer
 from tflm.memory.lifetimes import InvocationStep

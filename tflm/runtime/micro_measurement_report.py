@@ -9,7 +9,7 @@ from typing import Any
 from tflm.libraries import KernelLibrary
 from tflm.memory.buffer import Buffer
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
-from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.targets import Target
 
 LARGEST_BUFFERS = 10

@@ -1,24 +1,52 @@
-"""Resolvers hold the registrations of a program's operators, and find the one for each operator of a model."""
+"""Resolvers hold the registrations of a program's operators, and find the one for each operator of a model.
+
+TFLM ignores the versions of operators and runs them; findings say which versions the kernels do not implement.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tflm.errors import ArgumentError, ResolverError, UnresolvedOperator
+from tflm.errors import ArgumentError, ModelError, ResolverError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
-from tflm.runtime.version_findings import knows_version, version_asked_for
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import FLEX_PREFIX
-from tflm.schema.tables import OperatorCode
-from tflm.schema.verifier import builtin_code
+from tflm.schema.tables import Model, OperatorCode
+from tflm.schema.verifier import builtin_code, code_name
 
 if TYPE_CHECKING:
     from tflm.runtime.resolver_methods import ResolverMethods  # a stub, for the methods that `_adder` makes
 else:
     ResolverMethods = object
+
+
+def knows_version(registration: Registration, code: OperatorCode) -> bool:
+    """Whether the kernel implements the version of the operator code."""
+    return registration.min_version <= code.version <= registration.max_version
+
+
+def version_asked_for(code: OperatorCode, registration: Registration, holder: str = "the kernel") -> str:
+    """Describe the version of an operator code, what it introduced, and the known versions."""
+    from tflm.versioning import brought_by  # models with known versions don't need this import
+
+    builtin = builtin_code(code)
+    brought = None if builtin is BuiltinOperator.CUSTOM else brought_by(builtin, code.version)
+    known = f"{holder} has versions {registration.min_version} to {registration.max_version}"
+    return f"version {code.version}{f', which brought {brought}' if brought else ''}, {known}"
+
+
+def unknown_versions(model: Model) -> Iterator[ModelError]:
+    """A warning for each operator code of a version that the kernel for it does not implement."""
+    for i, code in enumerate(model.operator_codes or ()):
+        registration = REGISTRATIONS.get(code_name(code))
+        if registration is not None and not knows_version(registration, code):
+            reason = f"requests {code_name(code)} {version_asked_for(code, registration)}. TFLM ignores the version"
+            yield ModelError(
+                reason, table="OperatorCode", field="version", place=f"operator_codes[{i}]", level="warning"
+            )
 
 
 class MicroMutableOpResolver(ResolverMethods):

@@ -8,8 +8,8 @@ from typing import Any
 
 from tflm.libraries import Kernels
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator
+from tflm.runtime.allocator_structures import Recorded, RecordedAllocation, RecordedAllocationType
 from tflm.runtime.micro_allocator import MicroAllocator, Planner
-from tflm.runtime.recorded_allocations import Recorded, RecordedAllocation, RecordedAllocationType
 from tflm.targets import HOST, Target
 
 

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tflm.runtime.allocator_structures import RecordedAllocationType
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
-from tflm.runtime.recorded_allocations import RecordedAllocationType
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, SubGraph, Tensor
 

@@ -21,7 +21,7 @@ from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs

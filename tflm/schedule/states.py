@@ -20,8 +20,7 @@ from tflm.graph import Graph, alike
 from tflm.kernels.overlap import OperatorFacts, element_wise
 from tflm.schedule.bands import WINDOWED, windows_of
 from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_parts, slice_of
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, Padding, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, Padding, TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import CallOnceOptions, IfOptions, VarHandleOptions
 from tflm.schema.tables import Operator, QuantizationParameters

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES, ElementType
 from tflm.schema.enums import *
+from tflm.schema.enums import ELEMENT_TYPES, TENSOR_TYPES, ElementType
 from tflm.schema.options import *
 from tflm.schema.reader import read_model
 from tflm.schema.tables import *

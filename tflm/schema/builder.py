@@ -22,10 +22,8 @@ import numpy.typing as npt
 
 from tflm.errors import ArgumentError
 from tflm.hooks import needed_version
-from tflm.schema.element_types import TENSOR_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import TENSOR_TYPES, BuiltinOperator, TensorType
 from tflm.schema.options import BuiltinOptions, BuiltinOptions2
-from tflm.schema.signature import signature_of
 from tflm.schema.tables import (
     Buffer,
     Metadata,
@@ -39,6 +37,7 @@ from tflm.schema.tables import (
     TensorMap,
 )
 from tflm.schema.verifier import SCHEMA_VERSION
+from tflm.schema.version_rules import signature_of
 from tflm.schema.writer import write_model
 
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from tflm.errors import ModelError
 from tflm.schema.layout import Table, fields_of
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
-from tflm.schema.tables import Buffer, Metadata, SubGraph
+from tflm.schema.tables import METADATA_NAME, ONLINE, Buffer, Metadata, SubGraph, encode_offsets
 from tflm.schema.tables import Model as Root
 from tflm.schema.writer import write_model
 

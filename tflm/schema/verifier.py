@@ -19,12 +19,20 @@ import numpy as np
 
 from tflm.errors import ModelError
 from tflm.hooks import plan_findings
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.layout import Table
-from tflm.schema.offline_plan import ONLINE, offline_offsets
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import Model, Operator, OperatorCode, QuantizationParameters, SignatureDef, SubGraph, Tensor
+from tflm.schema.tables import (
+    ONLINE,
+    Model,
+    Operator,
+    OperatorCode,
+    QuantizationParameters,
+    SignatureDef,
+    SubGraph,
+    Tensor,
+    offline_offsets,
+)
 
 SCHEMA_VERSION = 3
 

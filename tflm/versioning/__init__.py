@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tflm.errors import ModelError
 from tflm.schema.enums import BuiltinOperator
-from tflm.schema.signature import Signature, signature_of
 from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph
 from tflm.schema.verifier import builtin_code
+from tflm.schema.version_rules import Signature, signature_of
 from tflm.versioning.rules import brought_by, needed_version
 from tflm.versioning.runtimes import first_runtime, release
 
@@ -123,3 +124,19 @@ def _set_metadata(model: Model, runtime: str) -> None:
     else:
         model.metadata = [*(model.metadata or ()), Metadata(name=METADATA_NAME, buffer=len(buffers))]
     buffers.append(Buffer(data=data))
+
+
+def version_findings(model: Model) -> Iterator[ModelError]:
+    """A warning for each operator with another version than it needs, and for metadata with another runtime."""
+    for found in operator_versions(model):
+        if found.needed is None or found.version == found.needed:
+            continue
+        place = f"subgraphs[{found.subgraph_index}].operators[{found.index}]"
+        brought = brought_by(found.operator, max(found.version, found.needed))
+        why = f"version {max(found.version, found.needed)} brought {brought}" if brought else "nothing it has needs it"
+        reason = f"{found.operator.name} says version {found.version} and needs {found.needed}: {why}"
+        yield ModelError(reason, table="OperatorCode", field="version", place=place, level="warning")
+    said, needed = min_runtime_version(model), runtime_needed(model)
+    if said is not None and said != needed:
+        reason = f"{METADATA_NAME} is {said or 'empty'}, its operators need {needed or 'none'}"
+        yield ModelError(reason, table="Model", field="metadata", level="warning")

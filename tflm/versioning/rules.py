@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tflm.kernels import REGISTRATIONS
 from tflm.schema.enums import BuiltinOperator, LSTMKernelType, TensorType
-from tflm.schema.signature import Signature
 from tflm.schema.version_rules import (
     Feature,
+    Signature,
     Versions,
     asymmetric_hybrid,
     by_input,

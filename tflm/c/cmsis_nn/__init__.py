@@ -1,7 +1,7 @@
 """Call CMSIS-NN's functions in place of generated kernels.
 
 An operator is bound to them if they return TFLM's integers on every processor that the program may run on.
-`tflm.libraries.cmsis_nn_scratch` and `cmsis_nn_overlap` have the sizes of scratch buffers and the allowed overlaps.
+`tflm.libraries.cmsis_nn_scratch` has the sizes of scratch buffers and the allowed overlaps.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError, TflmError
 from tflm.rewriting.resizing import resized, with_main_subgraph
 from tflm.runtime.micro_interpreter import MicroInterpreter
-from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
-from tflm.schema.enums import DimensionType, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TENSOR_TYPES, DimensionType, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import QuantizationParameters, SparsityParameters, Tensor
 

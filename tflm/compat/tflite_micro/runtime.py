@@ -22,9 +22,9 @@ from tflm import targets
 from tflm.errors import InterpreterError, TensorError, TensorIndexError, TflmError
 from tflm.kernels import Registration
 from tflm.memory.tensor import TfLiteTensor
+from tflm.runtime.allocator_structures import RecordedAllocationType
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.runtime.recorded_allocations import RecordedAllocationType
 from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
 from tflm.schema.model import Model
 

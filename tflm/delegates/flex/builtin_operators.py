@@ -17,8 +17,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.node import Node
 from tflm.kernels.registration import Registration
 from tflm.memory.tensor import affine_quantization
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import ActivationFunctionType, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, TensorType
 from tflm.schema.tables import Tensor
 
 SAME_NAME = """

@@ -46,8 +46,7 @@ from tflm.kernels.support.checks import (
 )
 from tflm.kernels.support.elementwise import RANK_4D, bind_binary, bind_unary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.options import LeakyReluOptions
 from tflm.schema.version_rules import INT16_ACTIVATIONS, by_input, input_is
 from tflm.targets import FLOAT, INT, INT8, INT16, INT32, UINT8, Array, Since, Struct, Until

@@ -44,14 +44,13 @@ from tflm.kernels.support.checks import (
 )
 from tflm.kernels.support.elementwise import MAXIMUM_RANK, RANK_4D, BinaryFunction, bind_binary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import AddOptions, DivOptions, MulOptions, SubOptions
-from tflm.schema.signature import Signature, scales_of
 from tflm.schema.version_rules import (
     BEYOND_FOUR_DIMENSIONS,
     INT16_ACTIVATIONS,
     Feature,
+    Signature,
     by_input,
     either,
     every,
@@ -59,6 +58,7 @@ from tflm.schema.version_rules import (
     no,
     option,
     quantized,
+    scales_of,
 )
 from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, INT64, UINT8, Array, Struct
 

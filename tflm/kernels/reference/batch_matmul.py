@@ -31,8 +31,7 @@ from tflm.kernels.support.checks import (
     require_zero_point,
 )
 from tflm.memory.tensor import TFLITE_EVAL_TENSOR, TfLiteTensor, int_array_bytes
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.options import BatchMatMulOptions
 from tflm.schema.version_rules import asymmetric_hybrid, input_is
 from tflm.targets import BOOL, INT, INT32, POINTER, Struct

@@ -40,13 +40,13 @@ from tflm.kernels.support.checks import element_count
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions
-from tflm.schema.signature import Signature
 from tflm.schema.version_rules import (
     INT4_WEIGHTS,
     INT8_WEIGHTS,
     INT16_WEIGHTS,
     QUANTIZED_BIAS,
     Feature,
+    Signature,
     hybrid,
     hybrid_by_channel,
     input_is,

@@ -27,7 +27,7 @@ from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, tensors
 from tflm.kernels.support.checks import element_count, require_same_type, require_type
 from tflm.memory.tensor import TFLITE_QUANTIZATION_PARAMS, TfLiteEvalTensor
-from tflm.releases.timeline import WHEEL_SOURCE
+from tflm.releases.release import WHEEL_SOURCE
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap, FlexbufferType
 from tflm.schema.tables import Operator

@@ -21,8 +21,7 @@ from tflm.kernels.requests import PersistentBuffer, Reads, Released, Request, Te
 from tflm.kernels.support.checks import require_type
 from tflm.kernels.support.elementwise import bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import ELEMENT_TYPES, TensorType
 from tflm.schema.model import Model
 from tflm.targets import BOOL, INT8, POINTER, SIZE_T, UINT8, Struct
 

@@ -36,16 +36,16 @@ from tflm.kernels.support.activation import (
 )
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
-from tflm.releases.timeline import WHEEL_SOURCE
+from tflm.releases.release import WHEEL_SOURCE
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
 from tflm.schema.options import FullyConnectedOptions
-from tflm.schema.signature import Signature
 from tflm.schema.version_rules import (
     INT4_WEIGHTS,
     INT8_WEIGHTS,
     INT16_WEIGHTS,
     QUANTIZED_BIAS,
     Feature,
+    Signature,
     asymmetric_hybrid,
     hybrid,
     hybrid_by_channel,

@@ -22,8 +22,7 @@ from tflm.kernels.support.elementwise import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import GatherOptions
-from tflm.schema.signature import Signature, scales_of
-from tflm.schema.version_rules import INT16_INDICES, Feature, by_input, either, input_is, option
+from tflm.schema.version_rules import INT16_INDICES, Feature, Signature, by_input, either, input_is, option, scales_of
 from tflm.targets import FLOAT, INT, SIZE_T, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8)

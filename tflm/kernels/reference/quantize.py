@@ -21,11 +21,18 @@ from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_size, require_scale, require_type
 from tflm.kernels.support.elementwise import as_numbers, bind_unary
 from tflm.memory.tensor import TFLITE_TYPE
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.signature import Signature, scales_of
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.tables import Tensor
-from tflm.schema.version_rules import Feature, by_input, every, input_is, input_or_output_is, output_is
+from tflm.schema.version_rules import (
+    Feature,
+    Signature,
+    by_input,
+    every,
+    input_is,
+    input_or_output_is,
+    output_is,
+    scales_of,
+)
 from tflm.targets import DOUBLE, INT, INT32, Struct
 
 DEQUANTIZE_TYPES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)

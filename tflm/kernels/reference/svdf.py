@@ -26,8 +26,7 @@ from tflm.kernels.shapes import Shapes, StaticNode
 from tflm.kernels.support.activation import SCALES, TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import SVDFOptions
 from tflm.schema.version_rules import asymmetric_hybrid, hybrid, input_is
 from tflm.targets import BOOL, INT, INT32, Since, Struct

@@ -31,8 +31,7 @@ from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthToSpaceOptions, SpaceToDepthOptions
-from tflm.schema.signature import Signature
-from tflm.schema.version_rules import Feature, Versions, by_input, either, input_is, rank_above
+from tflm.schema.version_rules import Feature, Signature, Versions, by_input, either, input_is, rank_above
 from tflm.targets import INT, INT32, Struct
 
 MAXIMUM_RANK = 5

@@ -35,8 +35,7 @@ from tflm.kernels.support.checks import (
 )
 from tflm.kernels.support.elementwise import UnaryFunction, bind_unary
 from tflm.memory.tensor import TFLITE_TYPE
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.version_rules import Feature, Versions, by_input, every, input_is, quantized
 from tflm.targets import BOOL, INT, INT32, EnumType, Since, Struct, Until
 

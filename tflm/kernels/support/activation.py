@@ -13,9 +13,8 @@ from tflm.kernels.arithmetic.fixed_point import int32_from_float, round_half_awa
 from tflm.kernels.node import Node
 from tflm.memory.tensor import TfLiteTensor
 from tflm.releases import Release
-from tflm.releases.timeline import WHEEL_SOURCE
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import ActivationFunctionType
+from tflm.releases.release import WHEEL_SOURCE
+from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType
 from tflm.schema.layout import Table
 from tflm.targets import EnumType
 

@@ -28,8 +28,8 @@ from tflm.rewriting.verification import check_tags, require_equal_answers
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.schema.model import Model, require_model
-from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside
+from tflm.schema.tables import METADATA_NAME
 from tflm.targets import HOST, Target, align_up, require_target
 
 ATTEMPTS = 12

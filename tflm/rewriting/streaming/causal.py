@@ -22,8 +22,7 @@ from tflm.rewriting.streaming.stream_writer import StreamWriter
 from tflm.rewriting.streaming.time_rules import TimeRule, Track, moved, time_rule
 from tflm.schedule.bands import WINDOWED, windows_of
 from tflm.schedule.rows import Rows
-from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator, Padding
+from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, Padding
 from tflm.schema.model import Model
 from tflm.schema.options import PadOptions, PadV2Options
 from tflm.schema.tables import Operator

@@ -21,8 +21,7 @@ from tflm.rewriting.streaming.time_rules import TimeRule, Track
 from tflm.schedule.bands import BandStep
 from tflm.schedule.normal_form import slice_of
 from tflm.schedule.rows import Rows
-from tflm.schema.element_types import TENSOR_TYPES
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import TENSOR_TYPES, BuiltinOperator, TensorType
 from tflm.schema.options import (
     AssignVariableOptions,
     ConcatenationOptions,

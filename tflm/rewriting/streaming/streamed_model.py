@@ -33,7 +33,7 @@ from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.normal_form import normalize
-from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
