@@ -40,6 +40,7 @@ from tflm.delegates.compiled.plain_products import Layer, Windows
 from tflm.delegates.compiled.quotients import Division, Roots
 from tflm.delegates.compiled.recurrent import Cells, Memory
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference.signal.fft import FLOAT32, INT16, INT32, KissFftrConfig
 from tflm.kernels.reference.signal.filter_bank import log2_beyond_line
 
@@ -147,14 +148,15 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     movement.fill: [*map(_same("target", "value"), ("uint8", "int16", "int64", "float32"))],
     plain_products.convolve: _products(),
     plain_products.convolve_transposed: _products(),
-    pooling.average: [
-        *(
-            {"mean": "integers", "x": dtype, "y": dtype, "sums": "int32", "limits": dtype}
-            for dtype in ("int8", "int16")
-        ),
-        dict.fromkeys(("mean", "x", "y", "sums", "limits"), "float32"),
+    pooling.pool: [
+        {"combination": kind, "result": kind, "x": dtype, "y": dtype}
+        for kind, dtype in (("AVERAGE", "int8"), ("AVERAGE", "int16"), ("MAX", "int8"), ("MAX", "int16"))
     ],
-    pooling.largest: [*map(_same("x", "y", "limits"), ("int8", "int16", "float32"))],
+    pooling.pool_vectors: [
+        {"combination": kind.removeprefix("REAL_"), "result": kind, "x": dtype, "y": dtype}
+        for kind, dtype in (("REAL_AVERAGE", "int8"), ("MAX", "int16"))
+    ],
+    pooling.pool_floats: [*map(_same("start_at", "combination", "mean"), ("AVERAGE", "L2", "MAX"))],
     products.take_rows: [*map(_same("source", "target"), ("int8", "int16", "float32"))],
     recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
     recurrent.filter_over_time: [
@@ -587,20 +589,14 @@ def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed
 
 
 def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    height, width, channels, batches, rows, columns = 5, 6, 3, 2, 2, 4
-
-    def ranges(windows: int, size: int) -> npt.NDArray[np.int32]:
-        first = rng.integers(0, size, windows)
-        return np.stack([first, first + rng.integers(1, size - first + 1)], axis=1).astype(np.int32).reshape(-1)
-
+    rows, columns, channels = 5, 4, int(rng.integers(1, 8))
+    axes = Axis(rows, 3, 3, 2, before=1), Axis(columns, 2, 3, 1, before=0)
     values: Values = {
-        "x": array(rng, dtypes["x"], batches * height * width * channels),
-        "y": array(rng, dtypes["y"], batches * rows * columns * channels),
-        "rows": ranges(rows, height),
-        "columns": ranges(columns, width),
-        "shape": np.array([height, width, channels, batches, rows, columns], np.int32),
+        "x": array(rng, dtypes["x"], rows * columns * channels),
+        "y": array(rng, dtypes["y"], 9 * channels),
+        "pools": pooling._pools(np.zeros((1, rows, columns, channels), np.int8), *axes, (0, -100, 90)),
     }
-    return values | ({"sums": array(rng, dtypes["sums"], channels)} if "sums" in dtypes else {})
+    return values | ({"limits": _limits()} if "limits" in dtypes else {})
 
 
 def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -832,9 +828,9 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "normalization.normalize_int8": lambda rng, dtypes: {"rows": 3, "depth": 12},
         "plain_products.convolve": _convolution,
         "plain_products.convolve_transposed": lambda rng, dtypes: _convolution(rng, dtypes, transposed=True),
-        "pooling.average": _pooling,
-        "pooling.largest": _pooling,
-        "pooling.root_mean_square": _pooling,
+        "pooling.pool": _pooling,
+        "pooling.pool_floats": _pooling,
+        "pooling.pool_vectors": _pooling,
         "products.take_rows": _take_rows,
         "products.refuse_nans": lambda rng, dtypes: {"y": rng.choice(np.array([1, np.nan], np.float32), COUNT)},
         "quotients.divide_int32": _division,

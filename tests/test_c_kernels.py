@@ -30,6 +30,7 @@ from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
+from tflm.delegates.compiled import pooling, recurrent
 from tflm.delegates.compiled.arithmetic import linear_constants
 from tflm.delegates.compiled.requantization import (
     CLAMPS,
@@ -464,6 +465,12 @@ OPERATORS_IN_C = [
 ]
 
 
+SHARED = [
+    kernel.function for kernel in (pooling.pool, pooling.pool_floats, recurrent.filter_over_time, recurrent.lstm_step)
+]
+"""Small kernels that the engine has as well."""
+
+
 class StepCall(NamedTuple):
     """A step, with its arguments before and after it ran."""
 
@@ -498,7 +505,8 @@ def bound_cases(operator: str, cases: int, bind: BindSteps) -> list[BoundCase]:
         steps = [step for bound_operator in bound.operators[0] for step in bound_operator.steps()]
         if steps != [action for bound_operator in bound.operators[0] for action in bound_operator.actions]:
             continue
-        if count(any(step.kernel.function.__module__.startswith(package) for step in steps)):
+        functions = [step.kernel.function for step in steps]
+        if count(any(function.__module__.startswith(package) or function in SHARED for function in functions)):
             found.append(BoundCase(bound, steps, invocations, expected))
     return found
 

@@ -276,6 +276,6 @@ def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
     from tflm.compiler import vectors
     from tflm.delegates.compiled import pooling, state
 
-    average = pooling.average.of(mean="integers", x="int8", y="int8", sums="int32", limits="int8")
-    assert functions_of(pooling.add_window) < functions_of(average)
+    average = pooling.pool.of(combination="AVERAGE", result="AVERAGE", x="int8", y="int8")
+    assert functions_of(pooling.four_combined) < functions_of(average)
     assert {state.take_turns.function, vectors.move_bytes} <= functions_of(state.take_turns)

@@ -17,6 +17,7 @@ from tflm.delegates.compiled import (
     log_softmax,
     movement,
     normalization,
+    pooling,
     quotients,
     recurrent,
     softmax,
@@ -119,7 +120,7 @@ def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKern
     """Return the small kernel that an operator is bound to, or its lean variant; None if it is bound to another
     kernel."""
     functions = {step.kernel.function for step in operator.steps()}
-    is_small = any(function.__module__.startswith(SMALL) or function in RECURRENT for function in functions)
+    is_small = any(function.__module__.startswith(SMALL) or function in OF_BOTH for function in functions)
     small = KERNELS[operator.node.operator] if is_small else None
     return small.lean if small is not None and is_lean else small
 
@@ -130,10 +131,14 @@ def _row_bytes(operator: BoundOperator) -> int:
     return max((row.nbytes for row in rows if row is not None), default=0)
 
 
-RECURRENT = tuple(
-    kernel.function for kernel in (recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32)
+OF_BOTH = tuple(
+    kernel.function
+    for kernel in (
+        *(pooling.pool, pooling.pool_floats),
+        *(recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32),
+    )
 )
-"""Kernels of LSTMs and SVDFs that count as bound to a small kernel."""
+"""Kernels of the engine whose operators count as bound to a small kernel."""
 
 ENCODED = encoded.convolve_encoded.function, encoded.multiply_encoded.function
 

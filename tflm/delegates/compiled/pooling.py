@@ -1,158 +1,301 @@
-"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: windows over images, with all channels of a window at a time."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: four channels of a window at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.intrinsics import elements_from, float32_from
 from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
+from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
 from tflm.delegates.compiled.work_arrays import work_array
-from tflm.kernels.layers.geometry import Tap
+from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.pooling import OpDataPooling
+from tflm.schema.options import Pool2DOptions
+
+NARROW_INTEGERS = True
 
 
 @inlined
-def add_window(x: Any, image: int, rows: Any, columns: Any, row: int, column: int, shape: Any, sums: Any) -> int:
-    """Set the sums to those of a window's elements, channel by channel, and return the number of elements."""
-    width, channels = shape[1], shape[2]
-    for c in range(channels):
-        sums[c] = 0
-    for i in range(rows[2 * row], rows[2 * row + 1]):
-        for j in range(columns[2 * column], columns[2 * column + 1]):
-            pixel = ((image + i) * width + j) * channels
-            for c in range(channels):
-                sums[c] += x[pixel + c]
-    taken: int = (rows[2 * row + 1] - rows[2 * row]) * (columns[2 * column + 1] - columns[2 * column])
-    return taken
+def rounded_mean(total: int, count: int) -> int:
+    """Return a sum divided by a count, rounded, with halves away from zero."""
+    half = count // 2
+    return (total + half) // count if total >= 0 else -((half - total) // count)
 
 
 @inlined
-def rounded_mean(total: Any, count: int) -> Any:
-    """Return the mean of integers, rounded, with halves away from zero."""
-    wide = as_float64(total)
-    return as_int64((wide + np.copysign(as_float64(count // 2), wide)) / as_float64(count))
+def rounded_real_mean(total: int, count: int) -> Any:
+    """Return the same, by a division of float64, which has vectors."""
+    real = as_float64(total)
+    return as_int32((real + np.copysign(as_float64(count // 2), real)) / as_float64(count))
 
+
+@inlined
+def maximum(total: int, count: int) -> int:
+    """Return the maximum that was found."""
+    return total
+
+
+COMBINATIONS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": lambda a, b: as_int32(a + b),
+    "MAX": lambda a, b: b if b > a else a,
+}
+"""Combines the result so far with an element."""
+
+RESULTS: dict[str, Callable[..., Any]] = {"AVERAGE": rounded_mean, "MAX": maximum, "REAL_AVERAGE": rounded_real_mean}
+"""Computes the output from the final result and the number of elements."""
+
+Combination = Annotated[Callable[..., Any], COMBINATIONS]
+Result = Annotated[Callable[..., Any], RESULTS]
+
+
+class Pools(NamedTuple):
+    """Windows of a pooling operator; attributes as in `Axis`.
+
+    Attributes:
+        start: the result before the first element.
+        activation_min, activation_max: limits of the output.
+    """
+
+    x_rows: int
+    x_columns: int
+    channels: int
+    row_taps: int
+    column_taps: int
+    row_stride: int
+    column_stride: int
+    rows_before: int
+    columns_before: int
+    y_rows: int
+    y_columns: int
+    start: int
+    activation_min: int
+    activation_max: int
+
+
+@inlined
+def combined(combination: Any, x: Elements, rows: int, taps: int, x_row: int, x_step: int, start: int) -> Any:
+    """Return the result of one channel of a window."""
+    total = start
+    for row in range(rows):
+        seen = elements_from(x, row * x_row)
+        for _tap in range(taps):
+            total = combination(total, seen[0])
+            seen = elements_from(seen, x_step)
+    return total
+
+
+@inlined
+def four_combined(
+    combination: Any, x: Elements, rows: int, taps: int, x_row: int, x_step: int, start: int
+) -> tuple[Any, Any, Any, Any]:
+    """Return the results of four channels of a window."""
+    total0, total1, total2, total3 = start, start, start, start
+    for row in range(rows):
+        seen = elements_from(x, row * x_row)
+        for _tap in range(taps):
+            total0 = combination(total0, seen[0])
+            total1 = combination(total1, seen[1])
+            total2 = combination(total2, seen[2])
+            total3 = combination(total3, seen[3])
+            seen = elements_from(seen, x_step)
+    return total0, total1, total2, total3
+
+
+@kernel
+def pool(combination: Combination, result: Result, x: Elements, y: Elements, pools: Pools) -> int:
+    """Combine the elements of each window that are in the image."""
+    channels, start = pools.channels, as_int32(pools.start)
+    activation_min, activation_max = pools.activation_min, pools.activation_max
+    x_row = pools.x_columns * channels
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            count = rows * taps
+            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for _four in range(channels >> 2):
+                total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
+                y[0] = min(max(result(total0, count), activation_min), activation_max)
+                y[1] = min(max(result(total1, count), activation_min), activation_max)
+                y[2] = min(max(result(total2, count), activation_min), activation_max)
+                y[3] = min(max(result(total3, count), activation_min), activation_max)
+                window = elements_from(window, 4)
+                y = elements_from(y, 4)
+            for k in range(channels & 3):
+                total = combined(combination, elements_from(window, k), rows, taps, x_row, channels, start)
+                y[k] = min(max(result(total, count), activation_min), activation_max)
+            y = elements_from(y, channels & 3)
+    return DONE
+
+
+@kernel
+def pool_vectors(
+    combination: Combination, result: Result, x: Elements, y: Elements, totals: Int32s, pools: Pools
+) -> int:
+    """Do the same with all channels of a window at a time, in vectors.
+
+    Args:
+        totals: scratch memory for the results of all channels.
+    """
+    channels = pools.channels
+    x_row = pools.x_columns * channels
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for channel in range(channels):
+                totals[channel] = pools.start
+            for row in range(rows):
+                seen = elements_from(window, row * x_row)
+                for _tap in range(taps):
+                    for channel in range(channels):
+                        totals[channel] = combination(totals[channel], seen[channel])
+                    seen = elements_from(seen, channels)
+            for channel in range(channels):
+                value = result(totals[channel], rows * taps)
+                y[channel] = min(max(value, pools.activation_min), pools.activation_max)
+            y = elements_from(y, channels)
+    return DONE
+
+
+FLOAT_COMBINATIONS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": lambda a, b: a + b,
+    "L2": lambda a, b: a + b * b,
+    "MAX": lambda a, b: b if b > a else a,
+}
+"""By operator: combines the result so far with a float. The largest one ignores NaN."""
+
+STARTS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": lambda lowest: as_float32(0),
+    "L2": lambda lowest: as_float32(0),
+    "MAX": lambda lowest: lowest,
+}
+"""By operator: the result before the first float."""
 
 MEANS: dict[str, Callable[..., Any]] = {
-    "integers": rounded_mean,
-    "float32": lambda total, count: total / as_float32(count),
+    "AVERAGE": lambda total, count: total / as_float32(count),
+    "L2": lambda total, count: np.sqrt(total / as_float32(count)),
+    "MAX": lambda total, count: total,
 }
+"""By operator: the output, from the final result and the number of elements."""
+
+Start = Annotated[Callable[..., Any], STARTS]
+FloatCombination = Annotated[Callable[..., Any], FLOAT_COMBINATIONS]
 Mean = Annotated[Callable[..., Any], MEANS]
 
 
+@inlined
+def limited(value: Any, lowest: Any, highest: Any) -> Any:
+    """Return the nearest float in a range."""
+    value = lowest if value < lowest else value
+    return highest if value > highest else value
+
+
 @kernel
-def average(
-    mean: Mean, x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, sums: Elements, limits: Elements
+def pool_floats(
+    start_at: Start,
+    combination: FloatCombination,
+    mean: Mean,
+    x: Float32s,
+    y: Float32s,
+    limits: Float32s,
+    pools: Pools,
 ) -> int:
-    """Compute means of elements, which are added in order, and clamp them."""
-    activation_min, activation_max = limits[0], limits[1]
-    height, channels = shape[0], shape[2]
-    to = 0
-    for image in range(0, shape[3] * height, height):
-        for row in range(shape[4]):
-            for column in range(shape[5]):
-                count = add_window(x, image, rows, columns, row, column, shape, sums)
-                for c in range(channels):
-                    value = mean(sums[c], count)
-                    value = activation_min if value < activation_min else value
-                    y[to + c] = activation_max if value > activation_max else value
-                to += channels
+    """Combine the floats of each window that are in the image, and clamp the results; NaN remains."""
+    channels, lowest, highest = pools.channels, limits[0], limits[1]
+    start = start_at(lowest)
+    x_row = pools.x_columns * channels
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            count = rows * taps
+            window = float32_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for _four in range(channels >> 2):
+                total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
+                y[0] = limited(mean(total0, count), lowest, highest)
+                y[1] = limited(mean(total1, count), lowest, highest)
+                y[2] = limited(mean(total2, count), lowest, highest)
+                y[3] = limited(mean(total3, count), lowest, highest)
+                window = float32_from(window, 4)
+                y = float32_from(y, 4)
+            for k in range(channels & 3):
+                total = combined(combination, float32_from(window, k), rows, taps, x_row, channels, start)
+                y[k] = limited(mean(total, count), lowest, highest)
+            y = float32_from(y, channels & 3)
     return DONE
 
 
-@kernel
-def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, limits: Elements) -> int:
-    """Compute the largest element that is not NaN, and clamp it."""
-    activation_min, activation_max = limits[0], limits[1]
-    height, width, channels = shape[0], shape[1], shape[2]
-    to = 0
-    for image in range(0, shape[3] * height, height):
-        for row in range(shape[4]):
-            for column in range(shape[5]):
-                for c in range(channels):
-                    y[to + c] = activation_min
-                for i in range(rows[2 * row], rows[2 * row + 1]):
-                    for j in range(columns[2 * column], columns[2 * column + 1]):
-                        pixel = ((image + i) * width + j) * channels
-                        for c in range(channels):
-                            y[to + c] = x[pixel + c] if x[pixel + c] > y[to + c] else y[to + c]
-                for c in range(channels):
-                    y[to + c] = activation_max if y[to + c] > activation_max else y[to + c]
-                to += channels
-    return DONE
+LARGEST_SUM = (1 << 31) - 1
 
 
-@kernel
-def root_mean_square(
-    x: Float32s, y: Float32s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Float32s, limits: Float32s
-) -> int:
-    """Compute roots of the means of squares, which are added in order, and clamp them."""
-    activation_min, activation_max = limits[0], limits[1]
-    height, width, channels = shape[0], shape[1], shape[2]
-    to = 0
-    for image in range(0, shape[3] * height, height):
-        for row in range(shape[4]):
-            for column in range(shape[5]):
-                for c in range(channels):
-                    sums[c] = 0
-                for i in range(rows[2 * row], rows[2 * row + 1]):
-                    for j in range(columns[2 * column], columns[2 * column + 1]):
-                        pixel = ((image + i) * width + j) * channels
-                        for c in range(channels):
-                            sums[c] += x[pixel + c] * x[pixel + c]
-                count = (rows[2 * row + 1] - rows[2 * row]) * (columns[2 * column + 1] - columns[2 * column])
-                for c in range(channels):
-                    value = np.sqrt(sums[c] / as_float32(count))
-                    value = activation_min if value < activation_min else value
-                    y[to + c] = activation_max if value > activation_max else value
-                to += channels
-    return DONE
-
-
-def _bind_average(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
-    x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    is_float = y.dtype == np.float32
-    if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
-        return None  # sums of int16 may wrap
-    sums = work_array(x.shape[3], np.float32 if is_float else np.int32)
-    return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
-
-
-def _bind_root_mean_square(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
-    x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    return [root_mean_square.step(sums=work_array(x.shape[3], np.float32), **_arrays(x, y, node))]
-
-
-def _bind_largest(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
-    x, y = node.eval_input(0).elements, node.eval_output(0).elements
-    return [largest.step(**_arrays(x, y, node))]
-
-
-def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
-    """Return the common arguments: start and end of windows in both dimensions; sizes of input, batches and output."""
+def pool_steps(
+    node: Node, profile: Profile, x: npt.NDArray[Any], y: npt.NDArray[Any], rows: Axis, columns: Axis
+) -> list[Step] | None:
+    """Return the steps that set y to the windows of x; None if sums may wrap."""
     op: OpDataPooling = node.op_data
-    rows, columns = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
-    shape = np.array([*x.shape[1:], x.shape[0], *y.shape[1:3]], np.int32)
-    limits = np.array([op.minimum, op.maximum], y.dtype)
-    return {"x": x, "y": y, "rows": rows, "columns": columns, "shape": shape, "limits": limits}
+    kind = node.operator.partition("_")[0]
+    if x.dtype == np.float32:
+        limits, functions = np.array([op.minimum, op.maximum], np.float32), ("start_at", "combination", "mean")
+        pools = _pools(x, rows, columns, (0, 0, 0))
+        names = {**dict.fromkeys(functions, kind), "limits": limits, "pools": pools}
+        return [pool_floats.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
+    if rows.taps * columns.taps * -int(np.iinfo(x.dtype).min) > LARGEST_SUM:
+        return None
+    activation_min, activation_max = int(op.minimum), int(op.maximum)
+    pools = _pools(x, rows, columns, (activation_min if kind == "MAX" else 0, activation_min, activation_max))
+    if not profile.has_tiles:
+        return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
+    result, totals = "REAL_AVERAGE" if kind == "AVERAGE" else kind, work_array(x.shape[3], np.int32)
+    names = {"combination": kind, "result": result, "totals": totals, "pools": pools}
+    return [pool_vectors.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
 
 
-def _ranges(taps: list[Tap], count: int) -> npt.NDArray[np.int32]:
-    """Return the range of input elements that each window covers."""
-    ranges = np.zeros((count, 2), np.int32)
-    covered: list[list[int]] = [[] for _ in range(count)]
-    for tap in taps:
-        for window, element in zip(range(count)[tap.windows], range(tap.inputs.stop)[tap.inputs]):
-            covered[window].append(element)
-    for window, elements in enumerate(covered):
-        ranges[window] = (min(elements), max(elements) + 1) if elements else (0, 0)
-    return ranges.reshape(-1)
+def windows_of(node: Node) -> tuple[Axis, Axis]:
+    """Return the windows along rows and columns."""
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    options = node.options(Pool2DOptions)
+    rows, columns = (
+        Axis(size, taps, count, stride, before=padding_before(count, size, taps, stride))
+        for size, taps, count, stride in (
+            (x.shape[1], options.filter_height, y.shape[1], options.stride_h),
+            (x.shape[2], options.filter_width, y.shape[2], options.stride_w),
+        )
+    )
+    return rows, columns
 
 
-BINDINGS = {"AVERAGE_POOL_2D": _bind_average, "L2_POOL_2D": _bind_root_mean_square, "MAX_POOL_2D": _bind_largest}
+def _pools(x: npt.NDArray[Any], rows: Axis, columns: Axis, limits: tuple[int, int, int]) -> Pools:
+    start, activation_min, activation_max = limits
+    return Pools(
+        x_rows=rows.size,
+        x_columns=columns.size,
+        channels=x.shape[3],
+        **window_fields(rows, columns),
+        y_rows=rows.windows,
+        y_columns=columns.windows,
+        start=start,
+        activation_min=activation_min,
+        activation_max=activation_max,
+    )
+
+
+def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    return pool_steps(node, profile, node.eval_input(0).elements, node.eval_output(0).elements, *windows_of(node))
+
+
+BINDINGS = dict.fromkeys(FAMILIES["pooling"], _bind)
