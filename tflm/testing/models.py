@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class Case(NamedTuple):
     description: str = ""
 
 
+@functools.cache
 def quantizations(type: TensorType) -> st.SearchStrategy[QuantizationParameters | None]:
     """Scales from 2^-8 to 2^2, with a zero point for 8 bits, often an extreme one; None for types without scales."""
     if type not in (INT8, INT16, UINT8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,14 @@ LSTM_TYPES = {FLOAT32: (FLOAT32, FLOAT32, FLOAT32), INT8: (INT8, INT32, INT16), 
 """Types of the weights, biases and cells, by that of the input."""
 
 
+CELL_EXPONENTS = st.integers(-16, -8) | st.integers(-60, 0)
+
+
+@functools.cache
+def _weight_zero_points(type: TensorType) -> st.SearchStrategy[int]:
+    return st.just(0) | zero_points(type)
+
+
 @strategy("UNIDIRECTIONAL_SEQUENCE_LSTM", invokes=3)
 def lstm(draw: Draw, model: DrawnOperator) -> OperatorCase:
     """Draw both orders of batches and steps, with and without a clipped cell."""
@@ -67,14 +76,14 @@ def lstm(draw: Draw, model: DrawnOperator) -> OperatorCase:
     if draw(st.integers(0, 4)) == 0:
         shape = (*shape, draw(st.integers(1, 2)))
     x_scale, hidden_scale = draw(scales(-10, 2)), draw(_scales_and_powers(-16, -6))
-    cell_scale = 2.0 ** draw(st.integers(-16, -8) | st.integers(-60, 0)) * draw(st.sampled_from([1.0, 1.0, 1.3]))
+    cell_scale = 2.0 ** draw(CELL_EXPONENTS) * draw(st.sampled_from([1.0, 1.0, 1.3]))
 
     model.input(
         type, [_small(draw, type, shape) for _ in model.invocations], model.quantized(x_scale, draw(zero_points(type)))
     )
     for i in range(1, 9):
         weights = _small(draw, weight_type, (units, shape[2] if i < 5 else units))
-        parameters = model.quantized(draw(_scales_and_powers(-14, -4)), draw(st.just(0) | zero_points(weight_type)))
+        parameters = model.quantized(draw(_scales_and_powers(-14, -4)), draw(_weight_zero_points(weight_type)))
         if draw(st.integers(0, 39)) == 0:
             model.input(weight_type, [weights] * len(model.invocations), parameters)
         else:
@@ -95,6 +104,7 @@ def lstm(draw: Draw, model: DrawnOperator) -> OperatorCase:
     return model.result(hidden, shapes=[(*shape[:2], units)], **options)
 
 
+@functools.cache
 def _scales_and_powers(lowest: int, highest: int) -> st.SearchStrategy[float]:
     return scales(lowest, highest) | st.integers(lowest, highest).map(lambda exponent: 2.0**exponent)
 
