@@ -17,6 +17,7 @@ from hypothesis import Phase, settings
 from oracle import INSTALLED, Oracle
 from pytest_costs import pytest_addoption as pytest_addoption
 from pytest_costs import pytest_collection as pytest_collection
+from pytest_costs import pytest_sessionfinish as pytest_sessionfinish
 
 # The same few examples in every run: a change is judged by what it changed, and `make long` draws 2000 new ones.
 settings.register_profile("default", deadline=None, max_examples=12, derandomize=True)

@@ -90,3 +90,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect garbage once, for the warnings of what is not closed. pytest does so five times, of what is left."""
+    gc.collect()
+    gc.freeze()
