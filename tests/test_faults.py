@@ -15,7 +15,7 @@ import fault_plugin
 import pytest
 from fault_recorder import RECORD, functions_of
 from fault_sites import Fault, applied, faults
-from faults import CASES_OF_A_TEST, concerned, fastest, function_at, functions, packages, selected
+from faults import CASES_OF_A_TEST, concerned, fastest, function_at, functions, importing, packages, selected
 from faults import Test as Entry
 
 from tflm.compiler.calls import is_available
@@ -142,6 +142,19 @@ def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_ti
     assert selected(tests, "m.py", {"m.py:f"}, 4) == [ordered[0], ordered[1], ordered[3]]
     assert selected(tests, "m.py", set(), 10) == ["b.py::other", *ordered[:2]]
     assert selected(tests, "o.py", {"o.py:f"}, 10) == []
+
+
+def test_a_module_without_functions_is_tried_with_the_files_that_import_it(tmp_path: Path) -> None:
+    texts = {
+        "a": "from tflm.schema.options import B",
+        "b": "from tflm.schema import enums, options",
+        "c": "import tflm",
+    }
+    texts["d"] = "from tflm.schema import enums\nfrom tflm.cli import options"
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    tests = {f"{name}.py::t": Entry(1, frozenset()) for name in texts}
+    assert importing(tests, tmp_path, "schema/options.py") == ["a.py::t", "b.py::t"]
 
 
 def test_a_constant_or_a_class_concerns_those_that_use_it(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@
 For each package (a folder of tflm/, or "tflm" for the modules beside them), N lines are drawn by the seed, and a fault
 of each. A fault is put into a copy of the tree in build/faults, never into the checkout. There run the tests that run
 the function with the fault, or functions that use the constant or class with it, then those that run others of its
-module, the cheapest files first, until one fails; a hang counts as a failure. Survivors are printed. The exit status is
-1 where fewer faults of a package are caught than the floor.
+module (or that are in files that import it, where it has no functions), the cheapest files first, until one fails; a
+hang counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than
+the floor.
 
 Which test runs which functions is recorded in a first run of the tests, with three cases of each test function and
 eight examples of each random test, as many as run for a fault. It takes some minutes, and is kept: only files of tests
@@ -341,6 +342,15 @@ def _of_module(tests: dict[str, Test], path: str) -> list[str]:
     ]
 
 
+def importing(tests: dict[str, Test], folder: Path, path: str) -> list[str]:
+    """The tests of the files that import a module: of one that only declares classes, no function is recorded."""
+    package, _, name = f"tflm.{path.removesuffix('.py').replace('/', '.')}".rpartition(".")
+    imports = re.compile(rf"^from {re.escape(package)}([.]{name} import| import\b[^\n]*\b{name}\b)", re.MULTILINE)
+    files = {test.split("::")[0] for test in tests}
+    found = {file for file in files if imports.search((folder / file).read_text(encoding="utf-8"))}
+    return [test for test in tests if test.split("::")[0] in found]
+
+
 def _within(tests: dict[str, Test], fit: list[str], seconds: float) -> list[str]:
     """As many of the tests as take so long, the file first whose tests take the least.
 
@@ -363,6 +373,8 @@ def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: 
     module = tree.folder / "tflm" / path
     source = module.read_text(encoding="utf-8")
     chosen = selected(tests, path, concerned(tree.folder / "tflm", path, fault.line), seconds)
+    if not chosen:
+        chosen = _within(tests, importing(tests, tree.folder, path), seconds)
     if not chosen:
         return Verdict(path, fault, 0, False)
     tree.cache = tree.folder / "cache" if path.startswith("compiler/") else CACHE
