@@ -410,10 +410,17 @@ def _cumulation(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     }
 
 
+def _axes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Two axes with 8 positions, or others, or one outside."""
+    axes = np.array([[0, 2], [-3, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)
+    sizes = reduction.Strided(rank=3, axis_count=2, along=8, outputs=3)
+    return {"axes": axes, "dims": np.array([2, 3, 4], np.int32), "sizes": sizes}
+
+
 def _reduction(rng: np.random.Generator, dtypes: dict[str, str], *, axis_count: int = 2) -> Values:
-    """Two axes with 8 positions, sometimes others, or one outside; or a single axis with 2."""
+    """Two axes with 8 positions, or a single one with 2."""
     along = [2, 8][axis_count - 1]
-    axes = np.array([[0, 2], [-3, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)[:axis_count]
+    axes = np.array([[0, 2], [-3, 2], [0, -1]][int(rng.integers(3))], np.int32)[:axis_count]
     sizes = reduction.Strided(rank=3, axis_count=axis_count, along=along, outputs=24 // along)
     values: Values = {"x": array(rng, dtypes["x"], 24), "y": array(rng, dtypes["y"], 24 // along)}
     ends = {"ends": np.array([1, 3], dtypes["ends"])} if "ends" in dtypes else {}
@@ -841,6 +848,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "recurrent.lstm_step": _lstm,
         "recurrent.svdf_float32": _svdf,
         "recurrent.svdf_integers": _svdf,
+        "reduction.check_axes": _axes,
         "reduction.combine": _reduction,
         "reduction.index_of_extreme": partial(_reduction, axis_count=1),
         "reduction.sum_integers": _reduction,

@@ -26,6 +26,7 @@ from tflm.delegates.compiled import (
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap
+from tflm.schedule import bands
 from tflm.schedule.kernels import CallNeeds, ShapedCall
 from tflm.schedule.rows import Rows
 
@@ -47,6 +48,9 @@ IN_ORDER = tuple(
 """Kernels that do not read elements 0 to k of their inputs after they have written element k of the output.
 Registrations declare these operators as element-wise or row-wise."""
 
+
+REDUCTIONS = {operator.name for operator in bands.REDUCTIONS}
+"""Operators whose kernels read only the rows that they are given."""
 
 SMALL = SmallKernel.__module__.rpartition(".")[0]
 """Package of the kernels for small processors."""
@@ -113,7 +117,9 @@ class BoundKernels:
         small = small_kernel(bound)
         if any(bound.library_calls()) or bound.node.operator in BY_ROWS:
             return False
-        return (small is not None and small.takes_rows) or _is_element_wise(self._bound, bound)
+        if small is not None and small.takes_rows:
+            return True
+        return bound.node.operator in REDUCTIONS or _is_element_wise(self._bound, bound)
 
 
 def small_kernel(operator: BoundOperator, *, is_lean: bool = False) -> SmallKernel | None:

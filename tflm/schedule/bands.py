@@ -53,6 +53,7 @@ WINDOWED = (
     BuiltinOperator.MAX_POOL_2D,
 )
 PADS = BuiltinOperator.PAD, BuiltinOperator.PADV2
+REDUCTIONS = BuiltinOperator.MEAN, BuiltinOperator.SUM, BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)
 """Element types that both SLICE and CONCATENATION of TFLM support."""
 
@@ -176,10 +177,19 @@ def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None
     return step
 
 
+def _reduction(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    """Rule of reductions along other dimensions."""
+    image, axes = operator.inputs or ()
+    if graph.is_constant(image) or not graph.is_constant(axes) or axis in graph.constant(axes).reshape(-1) % 4:
+        return None
+    return _rows_of((0,))
+
+
 RULES: dict[BuiltinOperator, Callable[[Graph, Operator, int], BandRule | None]] = {
     **dict.fromkeys(WINDOWED, _sliding_window),
     **dict.fromkeys(PADS, _padded_rows),
     BuiltinOperator.CONCATENATION: _concatenation,
+    **dict.fromkeys(REDUCTIONS, _reduction),
 }
 """Functions that return the rule of an operator, for operators that are not element-wise."""
 

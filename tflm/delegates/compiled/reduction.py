@@ -50,16 +50,24 @@ MAX_RANK = 30
 
 
 @inlined
-def set_of_axes(axes: Int32s, axis_count: int, dims: Int32s, rank: int, along: int) -> int:
-    """Return a bit for each dimension that is an axis; -1 if an axis is out of range, or their sizes do not match."""
+def set_of_axes(axes: Int32s, axis_count: int, rank: int) -> int:
+    """Return a bit for each dimension that is an axis."""
     found = 0
     for k in range(axis_count):
-        axis = axes[k] + rank if axes[k] < 0 else axes[k]
-        found = -1 if found < 0 or axis < 0 or axis >= rank else found | (1 << axis)
-    product = 1
-    for d in range(rank):
+        found |= 1 << (axes[k] + rank if axes[k] < 0 else axes[k])
+    return found
+
+
+@kernel
+def check_axes(axes: Int32s, dims: Int32s, sizes: Strided) -> int:
+    """Refuse axes that are out of range, or whose sizes do not match."""
+    for k in range(sizes.axis_count):
+        if axes[k] < -sizes.rank or axes[k] >= sizes.rank:
+            return REFUSED
+    found, product = set_of_axes(axes, sizes.axis_count, sizes.rank), 1
+    for d in range(sizes.rank):
         product *= dims[d] if (found >> d) & 1 else 1
-    return found if product == along else -1
+    return DONE if product == sizes.along else REFUSED
 
 
 @inlined
@@ -145,9 +153,7 @@ def sum_integers(
     stage: Stage,
 ) -> int:
     """Sum up integers without the zero points of the terms, and requantize. Sums wrap to 32 bits, as in TFLM."""
-    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
-    if found < 0:
-        return REFUSED
+    found = set_of_axes(axes, sizes.axis_count, sizes.rank)
     size, step = innermost(found, dims, sizes.rank)
     row, row_step = innermost(~found, dims, sizes.rank)
     for k in range(0, sizes.outputs, row):
@@ -172,9 +178,7 @@ def combine(
     sizes: Strided,
 ) -> int:
     """Combine elements, beginning with the first of `ends`; the second is the divisor."""
-    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
-    if found < 0:
-        return REFUSED
+    found = set_of_axes(axes, sizes.axis_count, sizes.rank)
     size, step = innermost(found, dims, sizes.rank)
     row, row_step = innermost(~found, dims, sizes.rank)
     for k in range(0, sizes.outputs, row):
@@ -189,9 +193,7 @@ def combine(
 @kernel
 def index_of_extreme(better: Comparison, x: Elements, y: Int32s, axes: Int32s, dims: Int32s, sizes: Strided) -> int:
     """Find the index of the first of the best elements along one axis."""
-    found = set_of_axes(axes, sizes.axis_count, dims, sizes.rank, sizes.along)
-    if found < 0:
-        return REFUSED
+    found = set_of_axes(axes, sizes.axis_count, sizes.rank)
     size, step = innermost(found, dims, sizes.rank)
     row, row_step = innermost(~found, dims, sizes.rank)
     for k in range(0, sizes.outputs, row):
@@ -244,14 +246,15 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     strided = _strided(shape, axes, y.size)
     if strided is None:
         return None
+    checks = [] if axis.is_constant else [check_axes.step(**strided)]
     along, kind = x.size // y.size, COMBINATION_OF[node.operator]
     divisor = along if node.operator == "MEAN" else 1
     if kind == "sum" and x.dtype != np.float32:
-        return [sum_integers.step(x=x, y=y, **strided, **_scaling(node.op_data, y.dtype, along, divisor))]
+        return [*checks, sum_integers.step(x=x, y=y, **strided, **_scaling(node.op_data, y.dtype, along, divisor))]
     lowest, highest = lowest_and_highest(x.dtype)
     start = {"sum": 0, "greater": lowest, "less": highest, "all": 1}[kind]
     ends = np.array([start, divisor], x.dtype)
-    return [combine.step(combination=kind, result=kind, x=x, y=y, ends=ends, **strided)]
+    return [*checks, combine.step(combination=kind, result=kind, x=x, y=y, ends=ends, **strided)]
 
 
 def _scaling(op: Rescaling, dtype: np.dtype[Any], along: int, divisor: int) -> dict[str, Any]:
@@ -274,7 +277,10 @@ def _bind_index(context: KernelContext, node: Node, profile: Profile) -> list[St
     if not x.size or not y.size:
         return [] if axis.is_constant else None
     strided = _strided(shape, axes, y.size)
-    return None if strided is None else [index_of_extreme.step(better=better, x=x, y=y, **strided)]
+    if strided is None:
+        return None
+    checks = [] if axis.is_constant else [check_axes.step(**strided)]
+    return [*checks, index_of_extreme.step(better=better, x=x, y=y, **strided)]
 
 
 BINDINGS = {
