@@ -230,6 +230,18 @@ def test_parts_of_an_image_and_their_means_keep_rows(
         np.testing.assert_array_equal(output, interpreter.output(number).data.reshape(-1).reshape(output.shape))
 
 
+def test_parts_of_more_dimensions_than_slice_supports_are_split() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2, 1, 2, 2, 4), TensorType.FLOAT32)
+    parts = [main.tensor("part", (1, 2, 1, 2, 2, 2), TensorType.FLOAT32) for _ in range(2)]
+    axis = main.constant("axis", np.array(5, np.int32))
+    main.operator(BuiltinOperator.SPLIT, [axis, x], parts, SplitOptions(num_splits=2))
+    for part in parts:
+        main.output(part)
+    assert tflm.compile_model(tflm.Model(builder.build())).ram_bytes == 2 * 32 * 4
+
+
 @needs_compiler
 def test_depthwise_convolutions_move_their_tensor_to_and_fro(tmp_path: Path) -> None:
     """Each runs in one call. Its output lies a row and a position before its input, or after it."""

@@ -393,15 +393,19 @@ def _simplified(model: Model) -> Model:
 
 
 def _with_separate_parts(model: Model) -> Model | None:
-    """Return the model with a SLICE for each part of a SPLIT, which can keep rows; None without SPLITs."""
-    if not any(model.operator_name(operator) in SPLITS for operator in model.subgraphs[0].operators or ()):
-        return None
+    """Return the model with a SLICE for each part of a SPLIT, which can keep rows; None unless all SPLITs are of
+    images."""
     graph = Graph(model)
+    splits = [operator for operator in graph.operators if model.operator_name(operator) in SPLITS]
+    if not splits or any(len(graph.shape((operator.outputs or ())[0])) != IMAGE_RANK for operator in splits):
+        return None
     separate_parts(graph, graph.outputs)
     return graph.model()
 
 
 SPLITS = "SPLIT", "SPLIT_V"
+
+IMAGE_RANK = 4
 
 SETS_OF_OPERATORS = 64
 """Maximum number of sets of operators that the search for an order keeps after each step."""
