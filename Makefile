@@ -67,7 +67,7 @@ USED := cli,fast,plot,images
 TESTED := test,oracle,benchmark,vela,images,metrics,dask,device
 
 # The real models, and kernels on their own.
-ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products planes \
+ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products \
 	rounding_mode gathering movement resizing control_flow custom_operators))
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
