@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
-from tflm import libraries
+from tflm import libraries, targets
 from tflm.application.errors import OptionError
 from tflm.application.models import bytes_from
 from tflm.errors import ArgumentError
@@ -13,7 +13,7 @@ from tflm.libraries import REFERENCE, KernelLibrary, library_for
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
 from tflm.schema.model import Model
-from tflm.targets import PARTS, TARGETS, Target
+from tflm.targets import Target
 
 if TYPE_CHECKING:
     from tflm.boards import Board
@@ -77,10 +77,10 @@ def target_from(name: str) -> Target:
     Raises:
         OptionError: the name is unknown; the message lists the known ones.
     """
-    known = TARGETS | PARTS
-    if name not in known:
-        raise OptionError(f"unknown target {name!r}; use one of {', '.join(known)}")
-    return known[name]
+    try:
+        return targets.by_name(name)
+    except ArgumentError as error:
+        raise OptionError(str(error)) from None
 
 
 def kernels_from(name: str) -> KernelLibrary:
