@@ -100,8 +100,12 @@ def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
 @inlined
 def inside_of(first: int, step: int, taps: int, size: int) -> tuple[Any, Any]:
     """Return the number of taps before the image, and up to its end, for taps that are a step apart."""
-    before = min((max(-first, 0) + step - 1) // step, taps)
-    return before, max(min((max(size - first, 0) + step - 1) // step, taps), before)
+    before, end = 0, taps
+    if first < 0:
+        before = min((step - 1 - first) // step, taps)
+    if first + (taps - 1) * step >= size:
+        end = max((max(size - first, 0) + step - 1) // step, before)
+    return before, end
 
 
 @inlined
