@@ -253,6 +253,7 @@ ALIASES = {
     "leaky_relu": "activations",
     "greedy_memory_planner": "planners",
     "linear_memory_planner": "planners",
+    "batch_matmul": "fully_connected",
 }
 """Modules for sources with other names, by the stem or the whole path."""
 

@@ -17,7 +17,6 @@ from tflm.kernels.registration import OPAQUE, Registration
 FAMILIES: dict[str, tuple[str, ...]] = {
     "activations": ("ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "PRELU", "RELU", "RELU6", "TANH"),
     "arithmetic": ("ADD", "ADD_N", "DIV", "FLOOR_DIV", "FLOOR_MOD", "MUL", "SQUARED_DIFFERENCE", "SUB"),
-    "batch_matmul": ("BATCH_MATMUL",),
     "comparisons": (
         "EQUAL",
         "GREATER",
@@ -37,7 +36,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "convolution": ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"),
     "custom": ("BasicClassifier", "CIRCULAR_BUFFER", "TFLite_Detection_PostProcess", "ethos-u"),
     "decode": ("TFLM_DECODE",),
-    "fully_connected": ("FULLY_CONNECTED",),
+    "fully_connected": ("BATCH_MATMUL", "FULLY_CONNECTED"),
     "gather": ("EMBEDDING_LOOKUP", "GATHER", "GATHER_ND"),
     "normalization": ("L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"),
     "pad": ("MIRROR_PAD", "PAD", "PADV2"),

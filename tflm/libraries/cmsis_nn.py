@@ -14,7 +14,7 @@ from typing import Any
 from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs
 from tflm.kernels.layers.product import ChannelMultipliers
 from tflm.kernels.node import Node, Requests
-from tflm.kernels.reference import batch_matmul, fully_connected, normalization, pooling, svdf
+from tflm.kernels.reference import fully_connected, normalization, pooling, svdf
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
 from tflm.kernels.reference.convolution import CONV_INPUTS, CONV_PARAMS, DEPTHWISE_INPUTS, TRANSPOSE_INPUTS, wide_bias
 from tflm.kernels.registration import OperatorMemory
@@ -103,7 +103,7 @@ OP_DATA_TRANSPOSE_CONV_CMSIS = Struct(
 )
 OP_DATA_BATCH_MATMUL_CMSIS = Struct(
     "cmsis_nn/batch_matmul.cc:OpData",
-    reference_op_data=batch_matmul.OP_DATA_BATCH_MATMUL,
+    reference_op_data=fully_connected.OP_DATA_BATCH_MATMUL,
     output_shape=DIMS,
     buffer_idx=INT,
 )
@@ -274,10 +274,10 @@ def _keeps_kernel_sums(node: Node, for_size: bool) -> bool:
 def _batch_matmul_requests(node: Node) -> Iterator[Request]:
     y = node.output(0)
     yield from tensors(2)(node)
-    yield from batch_matmul.transposed_requests(node)
+    yield from fully_connected.transposed_requests(node)
     yield writable_dims(y)
     if y.type != TensorType.FLOAT32:
-        yield batch_matmul.quantization_request(node)
+        yield fully_connected.quantization_request(node)
     if y.type == TensorType.INT8 and has_mve(node.target):
         yield ScratchBuffer("kernel_sums", 4 * y.dims[-1])
 

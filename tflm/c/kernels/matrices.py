@@ -16,7 +16,7 @@ from tflm.delegates.compiled import batch_matmul
 from tflm.delegates.compiled.batch_matmul import Output
 from tflm.delegates.compiled.casts import as_float32, as_int64
 from tflm.kernels.node import Node
-from tflm.kernels.reference.batch_matmul import matrices
+from tflm.kernels.reference.fully_connected import matrices
 
 NARROW_INTEGERS = True
 

@@ -16,7 +16,7 @@ from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import reduced_significand
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.batch_matmul import OpDataBatchMatmul, matrices
+from tflm.kernels.reference.fully_connected import OpDataBatchMatmul, matrices
 
 PRODUCTS: dict[str, Callable[..., Any]] = {
     "float32": lambda x, w, x_zero_point, w_zero_point: x * w,
