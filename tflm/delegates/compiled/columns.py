@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import Int64s, Step, emitted
 from tflm.delegates.compiled.bands import bands_of, together
-from tflm.delegates.compiled.images import SLACK, Image, aligned
+from tflm.delegates.compiled.images import Image
 from tflm.delegates.compiled.scaling import Scaling, copied
 from tflm.delegates.compiled.tiles import (
     ChannelConstants,
@@ -58,35 +58,15 @@ def bind_columns(
     """Return the steps that set y to the windows of x times the weights of each channel; arguments as in
     `bind_channelwise`."""
     channels = len(weights)
-    fill, held, sources = framed(x, rows, columns, channels, image)
+    fill, held = image.padded(x, rows, columns, channels)
+    batch, row, *_ = held.strides
+    batch_offsets = np.arange(len(x), dtype=np.int64)[:, np.newaxis] * batch
+    sources = (batch_offsets + np.arange(rows.windows, dtype=np.int64) * rows.stride * row).reshape(-1)
     targets = np.arange(len(sources), dtype=np.int64) * columns.windows * channels
     runs = sources, targets
     axes = rows, columns
     steps = (_steps(held, axes, weights, scaling, y, runs, *block) for block in _blocks(channels))
     return [*fill, *itertools.chain.from_iterable(steps)]
-
-
-def framed(
-    x: npt.NDArray[Any], rows: Axis, columns: Axis, channels: int, image: Image
-) -> tuple[list[Step], npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Pad the image of x.
-
-    Returns:
-        The steps that fill the padded image, the image, and the offset in bytes of the first row that each output row
-            reads.
-    """
-    batches, _, _, depth = x.shape
-    held = aligned((batches, rows.stop - rows.start, columns.stop - columns.start, channels), image.dtype, SLACK)
-    held[...] = image.border
-    ends = [(max(axis.start, 0), max(min(axis.stop, axis.size), 0)) for axis in (rows, columns)]
-    seen = x[:, slice(*ends[0]), slice(*ends[1])]
-    top, left = ends[0][0] - rows.start, ends[1][0] - columns.start
-    inside = held[:, top : top + seen.shape[1], left : left + seen.shape[2]]
-    fill = [image.filled(seen, inside, channels // depth)] if inside.size else []
-    batch, row, *_ = held.strides
-    batch_offsets = np.arange(batches, dtype=np.int64)[:, np.newaxis] * batch
-    sources = (batch_offsets + np.arange(rows.windows, dtype=np.int64) * rows.stride * row).reshape(-1)
-    return fill, held, sources
 
 
 def _blocks(channels: int) -> Iterator[tuple[int, int, int]]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tflm.compiler.language import DONE, Elements, Int64s, Step, kernel
 from tflm.compiler.processor import processor
 from tflm.delegates.compiled.tiles import copy_flipped
+from tflm.kernels.layers.geometry import Axis
 
 SLACK = 512
 """Number of bytes after an image that tiles may read (and multiply by 0)."""
@@ -102,6 +103,22 @@ class Image(NamedTuple):
         names = ("n0", "n1", "n2", "count", "x0", "x1", "x2", "image0", "image1", "image2")
         flip = int.from_bytes(bytes([self.flip] * 8), "little", signed=True)
         return copy_flipped.step(x=source, image=image, flip=flip, **dict(zip(names, in_bytes)))
+
+    def padded(
+        self, x: npt.NDArray[Any], rows: Axis, columns: Axis, channels: int
+    ) -> tuple[list[Step], npt.NDArray[Any]]:
+        """Return the steps that fill the image of x (batches, rows, columns, depth) with its padding, and the image.
+
+        Args:
+            rows, columns: the windows that read it.
+            channels: number of channels of the image, a multiple of the depth.
+        """
+        shape = len(x), rows.stop - rows.start, columns.stop - columns.start, channels
+        held = aligned(shape, self.dtype, SLACK)
+        held[...] = self.border
+        (y0, y1), (x0, x1) = ((max(axis.start, 0), max(min(axis.stop, axis.size), 0)) for axis in (rows, columns))
+        inside = held[:, y0 - rows.start : y1 - rows.start, x0 - columns.start : x1 - columns.start]
+        return [self.filled(x[:, y0:y1, x0:x1], inside, channels // x.shape[3])] if inside.size else [], held
 
 
 def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) -> Image:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int64s, Step, kernel
 from tflm.compiler.processor import Profile, processor
 from tflm.delegates.compiled.bands import bands_of, together
-from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
+from tflm.delegates.compiled.images import Image, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
     Scale,
@@ -159,7 +159,6 @@ class Windows(NamedTuple):
 def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows:
     """Return the windows of x (batches, rows, columns, channels), which read the first `depth` channels."""
     batches, _, _, channels = x.shape
-    height, width = rows.stop - rows.start, columns.stop - columns.start
     fill: list[Step] = []
     leaves = rows.leaves_image or columns.leaves_image
     itemsize = image.dtype.itemsize
@@ -170,14 +169,8 @@ def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, dep
         held = x.view(image.dtype)
         top, left = rows.start, columns.start
     else:
-        held = aligned((batches, height, width, channels), image.dtype, SLACK)
-        held[...] = image.border
+        fill, held = image.padded(x, rows, columns, channels)
         top, left = 0, 0
-        sizes = [(axis.start, min(axis.stop, axis.size)) for axis in (rows, columns)]
-        (y0, y1), (x0, x1) = ((max(first, 0), max(last, 0)) for first, last in sizes)
-        inside = held[:, y0 - rows.start : y1 - rows.start, x0 - columns.start : x1 - columns.start]
-        if inside.size:
-            fill = [image.filled(x[:, y0:y1, x0:x1], inside)]
     batch, row, column, _ = held.strides
     place = np.arange(batches, dtype=np.int64)[:, None, None] * batch
     place = place + (top + np.arange(rows.windows, dtype=np.int64)[:, None] * rows.stride) * row
