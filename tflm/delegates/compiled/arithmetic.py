@@ -158,7 +158,7 @@ def step_of(
     return _linear_step(op, arrays) or _step_of_terms(operator, op, arrays)
 
 
-HIGHEST_SHIFT, LEAST_SHIFT = 23, 12
+HIGHEST_SHIFT, LOWEST_SHIFT = 23, 13
 NEARBY = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda pair: abs(pair[0]) + abs(pair[1]))
 """Offsets from the rounded factors to try, the smallest first."""
 
@@ -173,7 +173,7 @@ def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
     slopes = [_real(each.multiplier) * 2.0**each.left_shift * scale for each in (op.addend1, op.addend2)]
     if op.combine is np.subtract:
         slopes[1] = -slopes[1]
-    for shift in range(HIGHEST_SHIFT, LEAST_SHIFT, -1):
+    for shift in range(HIGHEST_SHIFT, LOWEST_SHIFT - 1, -1):
         if sum(map(abs, slopes)) * 128 * 2.0**shift >= 1 << 31:
             continue
         for nearby in NEARBY:

@@ -138,7 +138,7 @@ def _rows(choices: tuple[int, ...], positions: int) -> int:
     return min((rows for rows in choices if rows <= positions), key=lambda rows: -(-positions // rows) * (rows + 1.5))
 
 
-class Windows(NamedTuple):
+class ImageWindows(NamedTuple):
     """The inputs of products.
 
     Attributes:
@@ -156,7 +156,7 @@ class Windows(NamedTuple):
     run: int
 
 
-def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows:
+def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> ImageWindows:
     """Return the windows of x (batches, rows, columns, channels), which read the first `depth` channels."""
     batches, _, _, channels = x.shape
     fill: list[Step] = []
@@ -181,10 +181,10 @@ def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, dep
     segments = segments.reshape(-1)
     if whole_units and len(segments) > 1 and (np.diff(segments) == run * itemsize).all():
         run, segments = run * len(segments), segments[:1]
-    return Windows(fill, held, place.reshape(-1), segments, run)
+    return ImageWindows(fill, held, place.reshape(-1), segments, run)
 
 
-def _window_in_place(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows | None:
+def _window_in_place(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> ImageWindows | None:
     """Return the only window of x if it is a run of whole units, and the image would only flip them."""
     if len(x) * rows.windows * columns.windows != 1 or not image.unflipped.is_copy:
         return None
@@ -217,19 +217,19 @@ def bind_product(
     groups, count, *_, depth = weights.shape
     in_place = _window_in_place(x, rows, columns, image, depth)
     if in_place is not None:
-        of_vector = _Layer(in_place, weights, image, scaling, y)
+        of_vector = _Product(in_place, weights, image, scaling, y)
         return [step for group in range(groups) for step in of_vector.vector_steps(group)]
     windows = windows_of(x, rows, columns, image, depth)
-    layer = _Layer(windows, weights, image, scaling, y)
+    of_tiles = _Product(windows, weights, image, scaling, y)
     blocks = list(blocks_of(count, len(windows.offsets), tile_shapes(image.unit, scaling.bits)))
-    steps = (step for group in range(groups) for block in blocks for step in layer.steps(group, *block))
+    steps = (step for group in range(groups) for block in blocks for step in of_tiles.steps(group, *block))
     return [*windows.fill, *steps]
 
 
-class _Layer(NamedTuple):
+class _Product(NamedTuple):
     """The arguments of `bind_product`, with the windows of the input."""
 
-    windows: Windows
+    windows: ImageWindows
     weights: npt.NDArray[Any]
     image: Image
     scaling: Scaling
