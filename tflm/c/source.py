@@ -99,7 +99,7 @@ DEFINITIONS = {
 #pragma clang diagnostic ignored "-Wunused-function" /* assembly does without functions that plain C calls */
 #define NAKED __attribute__((naked, noinline))
 #else /* callers must not look at what the assembly does with registers */
-#define NAKED __attribute__((naked, noipa))
+#define NAKED __attribute__((naked, noipa, unused))
 #endif
 #define UNUSED __attribute__((unused))
 """,
