@@ -24,7 +24,6 @@ from tflm.releases import TODAY, WHEEL, Release, distributions, history
 from tflm.releases.release import LATER, position
 from tflm.runtime import allocator_structures
 from tflm.schema import BuiltinOperator, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
-from tflm.schema.tables import OperatorCode
 from tflm.targets import CORTEX_M, INT8, INT32, POINTER, Either, Since, Struct, Until, When
 
 PACKAGE = Path(tflm.__file__).parent
@@ -246,13 +245,6 @@ def test_scales_are_divided_in_the_release_s_precision(release: str | None, numb
 OPEN = frozenset({"BATCH_MATMUL__06", "EMBEDDING_LOOKUP__00", "SOFTMAX__03"})
 """Without static memory TFLM gets through in 16 bytes less than what is asked for here: it reads a temp tensor that
 lies under a buffer of the tail, and what it finds there does no harm by chance."""
-
-
-def _name(code: OperatorCode) -> str:
-    from tflm.schema.verifier import builtin_code
-
-    builtin = builtin_code(code)
-    return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
 
 
 def recorded(corpus: Path, file: str, stride: int) -> Iterator[dict[str, Any]]:

@@ -24,10 +24,11 @@ from tflm.schema.tables import (
     QuantizationParameters,
     SubGraph,
     Tensor,
+    builtin_code,
+    code_name,
     drop_plan,
 )
 from tflm.schema.tables import Model as Root
-from tflm.schema.verifier import builtin_code, code_name
 from tflm.schema.version_rules import signature_of
 from tflm.schema.writer import write_model
 from tflm.versioning import needed_version

@@ -15,8 +15,7 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
 from tflm.schema.layout import Table
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator, SubGraph
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import Operator, SubGraph, called_subgraphs
 from tflm.targets import Target
 
 Options = TypeVar("Options", bound=Table)

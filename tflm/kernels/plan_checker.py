@@ -20,8 +20,7 @@ from tflm.kernels.overlap import NOWHERE, Move, OperatorFacts, Overlap, TensorFa
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import NO_PLACE, Label, LabelledBytes, TensorKey, ValueBytes, part_of
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import ONLINE, Model, Operator, broken_plan
-from tflm.schema.verifier import code_name
+from tflm.schema.tables import ONLINE, Model, Operator, broken_plan, code_name
 
 
 class LostValue(NamedTuple):

@@ -25,8 +25,7 @@ from tflm.memory.lifetimes import ScratchBufferRequest
 from tflm.memory.planners import GreedyMemoryPlanner, OffsetsPlanner
 from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator, SubGraph, Tensor
-from tflm.schema.verifier import builtin_code
+from tflm.schema.tables import Operator, SubGraph, Tensor, builtin_code
 from tflm.targets import align_up
 
 TENSOR_ALIGNMENT = 64

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from tflm.memory.plan_search import Progress, Reporter
 from tflm.runtime.operator_facts import has_state
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import Operator, called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
 """Default of `most_sets`. If there are no more sets, the order found is optimal."""

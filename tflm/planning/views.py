@@ -21,8 +21,7 @@ from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.buffer import Buffer
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import Operator, called_subgraphs
 from tflm.targets import align_up
 
 LARGEST_BODY = 512

@@ -23,8 +23,7 @@ from tflm.schema.options import ReshapeOptions
 from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Model as Root
-from tflm.schema.tables import Operator, SignatureDef, Tensor, TensorMap
-from tflm.schema.verifier import builtin_code, called_subgraphs
+from tflm.schema.tables import Operator, SignatureDef, Tensor, TensorMap, builtin_code, called_subgraphs
 from tflm.schema.writer import write_model
 from tflm.versioning.update import update_versions
 

@@ -27,8 +27,7 @@ from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Model as Root
-from tflm.schema.tables import Operator, SubGraph, drop_plan
-from tflm.schema.verifier import builtin_code
+from tflm.schema.tables import Operator, SubGraph, builtin_code, drop_plan
 from tflm.schema.version_rules import signature_of
 from tflm.schema.writer import write_model
 

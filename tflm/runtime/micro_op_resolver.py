@@ -14,8 +14,7 @@ from tflm.errors import ArgumentError, ModelError, ResolverError, UnresolvedOper
 from tflm.kernels import REGISTRATIONS, Registration
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import FLEX_PREFIX
-from tflm.schema.tables import Model, OperatorCode
-from tflm.schema.verifier import builtin_code, code_name
+from tflm.schema.tables import Model, OperatorCode, builtin_code, code_name
 
 if TYPE_CHECKING:
     from tflm.runtime.resolver_methods import ResolverMethods  # a stub, for the methods that `_adder` makes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tflm.kernels import REGISTRATIONS
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator, OperatorCode, SubGraph
-from tflm.schema.verifier import builtin_code, called_subgraphs, code_name
+from tflm.schema.tables import Operator, OperatorCode, SubGraph, builtin_code, called_subgraphs, code_name
 
 
 def multiply_accumulates(model: Model, subgraph: SubGraph, operator: Operator) -> int:

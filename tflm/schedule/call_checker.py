@@ -23,8 +23,7 @@ from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import Operator, called_subgraphs
 
 
 def values_lost_in_calls(

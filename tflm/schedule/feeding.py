@@ -69,5 +69,5 @@ def with_feeder(model: Model, rows: int) -> tuple[Model, Feed]:
         for operator in graph.operators
     ]
     options = CastOptions(in_data_type=kind, out_data_type=kind)
-    graph.operators = [graph.new_operator(BuiltinOperator.CAST, [tensor], [image], options), *operators]
+    graph.operators = [graph.make_operator(BuiltinOperator.CAST, 1, [tensor], [image], options), *operators]
     return graph.model(model.checks), Feed(graph.inputs.index(tensor), tensor, image, rows, height)

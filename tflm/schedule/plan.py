@@ -20,7 +20,7 @@ from tflm.schedule.stage_search import tilings_within
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import called_subgraphs
 from tflm.targets import align_up
 
 

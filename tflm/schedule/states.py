@@ -23,8 +23,7 @@ from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_p
 from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, Padding, TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import CallOnceOptions, IfOptions, VarHandleOptions
-from tflm.schema.tables import Operator, QuantizationParameters
-from tflm.schema.verifier import called_subgraphs
+from tflm.schema.tables import Operator, QuantizationParameters, called_subgraphs
 
 
 class _Part(NamedTuple):

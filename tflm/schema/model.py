@@ -14,7 +14,7 @@ from tflm.hooks import model_html, version_findings
 from tflm.schema import verifier
 from tflm.schema.c_array import model_in_c
 from tflm.schema.reader import IDENTIFIER, TEXT, format_of, read_model, require_no_folder, take_data_inside
-from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
+from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor, code_name
 from tflm.schema.tables import Model as Root
 
 CHECKS = ("all", "tflm")
@@ -141,7 +141,7 @@ class Model:
 
     def operator_name(self, operator: Operator) -> str:
         """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
-        return verifier.code_name(self.operator_code(operator))
+        return code_name(self.operator_code(operator))
 
     def constant(self, tensor: Tensor) -> memoryview | None:
         """The bytes of a constant tensor, a view into the file; None for a tensor that lives in the arena."""

@@ -26,7 +26,7 @@ from tflm.schema.layout import (
     UShortVector,
     WordAlignedByteVector,
 )
-from tflm.schema.options import BuiltinOptions, BuiltinOptions2
+from tflm.schema.options import BuiltinOptions, BuiltinOptions2, CallOnceOptions, IfOptions, WhileOptions
 
 
 class QuantizationDetails(TableUnion):
@@ -240,3 +240,33 @@ def broken_plan(reason: str, *, unsound: bool = False) -> ModelError:
     """A finding on the plan."""
     reason = f"the offline plan is broken: {reason}"
     return ModelError(reason, table="Metadata", field="buffer", place=METADATA_NAME, unsound=unsound)
+
+
+CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
+    IfOptions: ("then_subgraph_index", "else_subgraph_index"),
+    CallOnceOptions: ("init_subgraph_index",),
+    WhileOptions: ("cond_subgraph_index", "body_subgraph_index"),
+}
+"""The fields that name subgraphs in the options of control flow operators, in the order they are planned."""
+
+
+def builtin_code(code: OperatorCode) -> BuiltinOperator:
+    """The operator of an operator code.
+
+    Old writers set only `deprecated_builtin_code`, a byte; new ones set both, with a placeholder in the byte for codes
+    above 127. The larger of the two is always right.
+    """
+    deprecated = max(code.deprecated_builtin_code, 0)
+    return BuiltinOperator(deprecated) if deprecated > code.builtin_code else code.builtin_code
+
+
+def code_name(code: OperatorCode) -> str:
+    """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
+    builtin = builtin_code(code)
+    return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
+
+
+def called_subgraphs(operator: Operator) -> list[int]:
+    """Indices of the subgraphs that an operator runs, in the order in which they are planned."""
+    fields = CALLED_SUBGRAPHS.get(type(operator.builtin_options), ())
+    return [getattr(operator.builtin_options, field) for field in fields]

@@ -21,8 +21,8 @@ from tflm.errors import ModelError
 from tflm.hooks import plan_findings
 from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, TensorType
 from tflm.schema.layout import Table
-from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
 from tflm.schema.tables import (
+    CALLED_SUBGRAPHS,
     ONLINE,
     Model,
     Operator,
@@ -31,6 +31,8 @@ from tflm.schema.tables import (
     SignatureDef,
     SubGraph,
     Tensor,
+    builtin_code,
+    called_subgraphs,
     offline_offsets,
 )
 
@@ -47,13 +49,6 @@ MAXIMUM_DEPTH = 100
 
 MAXIMUM_STEPS = 100_000
 """Operators in one pass through a model, including those of the subgraphs that it runs."""
-
-CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
-    IfOptions: ("then_subgraph_index", "else_subgraph_index"),
-    CallOnceOptions: ("init_subgraph_index",),
-    WhileOptions: ("cond_subgraph_index", "body_subgraph_index"),
-}
-"""The fields that name subgraphs in the options of control flow operators, in the order they are planned."""
 
 SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -107,28 +102,6 @@ def _signature(model: Model, signature: SignatureDef, place: str) -> Findings:
     for side in ("inputs", "outputs"):
         for i, tensor_map in enumerate(getattr(signature, side) or ()):
             yield from _in_range(tensor_map, "tensor_index", tensors, f"{place}.{side}[{i}]")
-
-
-def builtin_code(code: OperatorCode) -> BuiltinOperator:
-    """The operator of an operator code.
-
-    Old writers set only `deprecated_builtin_code`, a byte; new ones set both, with a placeholder in the byte for codes
-    above 127. The larger of the two is always right.
-    """
-    deprecated = max(code.deprecated_builtin_code, 0)
-    return BuiltinOperator(deprecated) if deprecated > code.builtin_code else code.builtin_code
-
-
-def code_name(code: OperatorCode) -> str:
-    """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
-    builtin = builtin_code(code)
-    return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
-
-
-def called_subgraphs(operator: Operator) -> list[int]:
-    """Indices of the subgraphs that an operator runs, in the order in which they are planned."""
-    fields = CALLED_SUBGRAPHS.get(type(operator.builtin_options), ())
-    return [getattr(operator.builtin_options, field) for field in fields]
 
 
 def _operator_code(code: OperatorCode, place: str) -> Findings:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from tflm.errors import ModelError
 from tflm.schema.enums import BuiltinOperator
-from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph
-from tflm.schema.verifier import builtin_code
+from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph, builtin_code
 from tflm.schema.version_rules import Signature, signature_of
 from tflm.versioning.rules import brought_by, needed_version
 from tflm.versioning.runtimes import first_runtime, release
