@@ -103,7 +103,7 @@ def test_real_models_give_recorded_answers(corpus: Path, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("name", MODELS if EVERYTHING else ["okay_nabu_v2"])
+@pytest.mark.parametrize("name", MODELS if EVERYTHING else ["micro_speech_quantized", "okay_nabu_v2"])
 def test_every_compiler_takes_it_without_static_memory(corpus: Path, tmp_path: Path, name: str, compiler: str) -> None:
     command = COMPILERS[compiler]
     if not can_compile(command, tmp_path):

@@ -97,7 +97,7 @@ DEFINITIONS = {
     NAKED: """\
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wunused-function" /* assembly does without functions that plain C calls */
-#define NAKED __attribute__((naked, noinline))
+#define NAKED __attribute__((naked, noinline, unused))
 #else /* callers must not look at what the assembly does with registers */
 #define NAKED __attribute__((naked, noipa, unused))
 #endif
