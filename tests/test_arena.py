@@ -36,8 +36,8 @@ from tflm.schema import (
 )
 from tflm.schema.tables import METADATA_NAME, encode_offsets
 from tflm.testing import graphs
+from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import OPERATORS
-from tflm.testing.operators.single_operator import SingleOperator
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 

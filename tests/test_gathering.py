@@ -10,7 +10,7 @@ from differential import run
 
 import tflm
 from tflm.schema import BuiltinOperator, GatherOptions, TensorType, quantized
-from tflm.testing.operators.single_operator import SingleOperator
+from tflm.testing.drawing import SingleOperator
 
 FLOAT32, INT8, INT32 = TensorType.FLOAT32, TensorType.INT8, TensorType.INT32
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)

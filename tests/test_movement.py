@@ -29,8 +29,8 @@ from tflm.schema import (
     UnpackOptions,
     quantized,
 )
+from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import LARGE
-from tflm.testing.operators.single_operator import SingleOperator
 
 FLOAT32, INT8, INT32 = TensorType.FLOAT32, TensorType.INT8, TensorType.INT32
 

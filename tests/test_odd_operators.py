@@ -30,7 +30,7 @@ from tflm.schema import (
     TransposeConvOptions,
     quantized,
 )
-from tflm.testing.operators.single_operator import Output, SingleOperator
+from tflm.testing.drawing import Output, SingleOperator
 
 Input = tuple[npt.ArrayLike, TensorType, "QuantizationParameters | None"]
 

@@ -30,8 +30,8 @@ from tflm.schema import (
     SubOptions,
     TensorType,
 )
+from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import OPERATORS
-from tflm.testing.operators.single_operator import SingleOperator
 
 RECORDED = Path(__file__).with_name("recorded")
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"

@@ -9,7 +9,7 @@ from differential import run
 import tflm
 from tflm.kernels.arithmetic.fixed_point import inverse_square_root
 from tflm.schema import BuiltinOperator, L2NormOptions, ResizeBilinearOptions, TensorType, quantized
-from tflm.testing.operators.single_operator import SingleOperator
+from tflm.testing.drawing import SingleOperator
 
 
 def test_integers_that_would_be_taken_from_behind_the_image_are_refused() -> None:

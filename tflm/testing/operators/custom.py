@@ -20,11 +20,12 @@ from tflm.testing.drawing import (
     LARGE_SHAPE,
     Draw,
     OperatorCase,
+    SingleOperator,
+    custom_options,
     values,
     zero_points,
 )
 from tflm.testing.operators.declared import LARGE, OPERATORS, DrawnOperator, strategy
-from tflm.testing.operators.single_operator import SingleOperator, custom_options
 
 INVOKES = 7
 DETECTION = "TFLite_Detection_PostProcess"

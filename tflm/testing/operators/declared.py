@@ -38,10 +38,12 @@ from tflm.testing.drawing import (
     UINT8,
     Draw,
     OperatorCase,
+    Quantization,
+    SingleOperator,
+    any_values,
     float32,
     zero_points,
 )
-from tflm.testing.operators.single_operator import Quantization, SingleOperator, any_values
 
 QUANTIZED_TYPES = (INT8, INT16, UINT8)
 

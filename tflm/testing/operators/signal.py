@@ -11,9 +11,18 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from tflm.schema import ELEMENT_TYPES, BuiltinOperator, TensorType
-from tflm.testing.drawing import FLOAT32, INT16, INT32, Draw, OperatorCase, values
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT16,
+    INT32,
+    Draw,
+    OperatorCase,
+    Output,
+    SingleOperator,
+    custom_options,
+    values,
+)
 from tflm.testing.operators.declared import LARGE, DrawnOperator, strategy
-from tflm.testing.operators.single_operator import Output, SingleOperator, custom_options
 
 UINT32, UINT64 = TensorType.UINT32, TensorType.UINT64
 
