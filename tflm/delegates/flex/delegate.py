@@ -15,7 +15,6 @@ from tflm.delegates.flex import (
     quantization,
     reductions,
     shapes,
-    spectra,
     tensorflow,
 )
 from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
@@ -29,7 +28,7 @@ from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import Tensor
 
-FAMILIES = elementwise, images, matrices, neural, quantization, reductions, shapes, spectra
+FAMILIES = elementwise, images, matrices, neural, quantization, reductions, shapes
 """The modules whose import fills the registry."""
 
 

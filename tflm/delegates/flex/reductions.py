@@ -1,4 +1,7 @@
-"""Reductions over dimensions and segments, cumulative sums, and operators that find or count elements."""
+"""Reductions over dimensions and segments, cumulative sums, finding and counting of elements, and Fourier transforms.
+
+Transforms and spectrograms are over the innermost dimensions, in double precision.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import INT32, INT64, OPERATORS, Array, axis_of, exact, ints, lowest, operator, require
+from tflm.delegates.flex.registry import (
+    FLOAT32,
+    INT32,
+    INT64,
+    OPERATORS,
+    Array,
+    axis_of,
+    exact,
+    ints,
+    lowest,
+    operator,
+    require,
+)
 
 OPERATORS |= {  # of one expression each
     "ArgMax": lambda x, dimension, *, output_type=INT64: np.argmax(x, axis_of(dimension, x.ndim)).astype(output_type),
@@ -211,3 +226,36 @@ def _unique_with_counts_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = IN
 def _list_diff(x: Array, y: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array]:
     left = ~np.isin(x, y)
     return x[left], np.flatnonzero(left).astype(out_idx)
+
+
+COMPLEX64 = np.dtype(np.complex64)
+
+
+def _add_transforms(suffix: str, rank: int) -> None:
+    """Add the transforms over the last `rank` dimensions."""
+    axes = range(-rank, 0)
+
+    def real(x: Array, length: Array, *, Tcomplex: np.dtype[Any] = COMPLEX64) -> Array:  # noqa: N803
+        return np.fft.rfftn(x.astype(np.float64), ints(length), axes).astype(Tcomplex)
+
+    def inverse_real(x: Array, length: Array, *, Treal: np.dtype[Any] = FLOAT32) -> Array:  # noqa: N803
+        return np.fft.irfftn(x.astype(np.complex128), ints(length), axes).astype(Treal)
+
+    OPERATORS[f"FFT{suffix}"] = lambda x: np.fft.fftn(x.astype(np.complex128), axes=axes).astype(x.dtype)
+    OPERATORS[f"IFFT{suffix}"] = lambda x: np.fft.ifftn(x.astype(np.complex128), axes=axes).astype(x.dtype)
+    OPERATORS[f"RFFT{suffix}"], OPERATORS[f"IRFFT{suffix}"] = real, inverse_real
+
+
+for _suffix, _rank in {"": 1, "2D": 2, "3D": 3}.items():
+    _add_transforms(_suffix, _rank)
+OPERATORS.update({f"Batch{name}": OPERATORS[name] for name in ("FFT", "IFFT", "FFT2D", "IFFT2D", "FFT3D", "IFFT3D")})
+
+
+@operator("AudioSpectrogram")
+def _audio_spectrogram(x: Array, *, window_size: int, stride: int, magnitude_squared: bool = False) -> Array:
+    """Magnitudes over windows of a Hann curve, padded to a power of two: [channels, windows, frequencies]."""
+    require(x.ndim == 2 and len(x) >= window_size > 1, f"takes [samples, channels], at least {window_size} samples")
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window_size, dtype=np.int64) / window_size)
+    windows = np.lib.stride_tricks.sliding_window_view(x.T.astype(np.float64), window_size, axis=1)[:, ::stride]
+    spectrum = abs(np.fft.rfft(windows * hann, 1 << (window_size - 1).bit_length()))
+    return (spectrum**2 if magnitude_squared else spectrum).astype(np.float32)
