@@ -28,7 +28,7 @@ Setting = tuple[Any, str, Any]
 CASES = 4
 """Models that are drawn of an operator; of the second and later ones, only quantization of other types is changed."""
 
-TYPES = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.FLOAT32)
+TYPES = (TensorType.INT8, TensorType.INT16, TensorType.FLOAT32)
 
 
 def settings_of(subgraph: SubGraph, operator: Operator, constants: set[int]) -> Iterator[Setting]:

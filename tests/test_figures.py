@@ -70,7 +70,6 @@ MODELS: dict[str, Callable[[], tflm.Model]] = {
     "wide": wide,
     "window": window,
     "dense": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_int8.tflite"),
-    "floats": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_float.tflite"),
 }
 """Models by name."""
 
@@ -143,8 +142,8 @@ KINDS: dict[Callable[[str], Figures], tuple[str, ...]] = {
     plans: ("branches", "shrinking", "parts", "wide", "window"),
     plans_in_memories: ("branches", "shrinking", "parts", "wide"),
     tiles: ("branches", "shrinking"),
-    programs: ("branches", "shrinking", "parts", "wide", "window", "dense", "floats"),
-    fed_programs: ("branches", "shrinking"),
+    programs: ("shrinking", "wide", "window", "dense"),
+    fed_programs: ("shrinking",),
     streams: ("window",),
 }
 

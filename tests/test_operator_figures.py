@@ -16,11 +16,9 @@ RECORDED = Path(__file__).with_name("recorded") / "operator_figures.json"
 RESOLVER = tflm.AllOpsResolver()
 
 BUILDS: dict[str, dict[str, Any]] = {
-    "reference on cortex-m4": {"kernels": "reference", "target": "cortex-m4"},
     "cmsis-nn on cortex-m4": {"kernels": "cmsis-nn", "target": "cortex-m4"},
     "cmsis-nn:size on cortex-m55": {"kernels": "cmsis-nn:size", "target": "cortex-m55"},
     "esp-nn on esp32s3": {"kernels": "esp-nn", "target": "esp32s3"},
-    "arduino on cortex-m4": {"kernels": "arduino", "target": "cortex-m4"},
 }
 
 model = functools.cache(lambda name: tflm.Model(LARGE[name]()[0]))
