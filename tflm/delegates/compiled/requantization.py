@@ -372,7 +372,9 @@ def stepwise_requantizer(
         np.broadcast_to(value, bias.shape).astype(np.int64)
         for value in (multiplier.significand, multiplier.shift, output.zero_point)
     )
-    table = np.stack([bias, significand, zero_point, -exponent], axis=1).astype(np.int32)
+    # Left shifts by 32 or more are undefined in C; like x86, use the count modulo 32.
+    shift = np.where(exponent < 0, -exponent, -(exponent & 31))
+    table = np.stack([bias, significand, zero_point, shift], axis=1).astype(np.int32)
     return Requantizer("stepwise", "limits", table.reshape(-1), output.minimum, output.maximum)
 
 
