@@ -17,16 +17,23 @@ from c_language import Line, on_line
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
 from test_compile import EVERYTHING, WARNINGS
 
+from tflm import Model, ModelBuilder, compile_model
 from tflm.c.helpers import CONSTANTS, helpers_of
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
 from tflm.compiler.language import DONE, Int32s, Kernel, inlined, kernel
+from tflm.schema import BuiltinOperator, TensorType
 
 Values = Union[dict[str, Any], list[Any]]
 
 Call = tuple[int, Values]
 """A kernel by its place, and its arguments: by name, or as steps have them."""
+
+FUNCTIONS_OF_FLOATS = [
+    *("ABS", "CEIL", "COS", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG", "RELU", "RELU6", "ROUND"),
+    *("RSQRT", "SIN", "SQRT", "SQUARE", "TANH"),
+]
 
 CASES = 2
 """Sets of arguments for each kernel."""
@@ -391,6 +398,19 @@ def test_a_macro_is_defined_with_those_that_it_uses(name: str) -> None:
     used = [macro for text in definitions for macro in CONSTANTS if macro in text]
     assert defined[-1] == name
     assert {*used} == {*defined}
+
+
+@pytest.mark.parametrize("operator", FUNCTIONS_OF_FLOATS)
+def test_functions_of_floats_need_no_double_precision(operator: str) -> None:
+    """Most microcontrollers compute with doubles in software, which takes hundreds of instructions each."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (4,), TensorType.FLOAT32), main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator[operator], [x], [y])
+    main.output(y)
+    source = compile_model(Model(builder.build()), "function").files["function.c"]
+    assert "float" in source
+    assert "double" not in source
 
 
 def test_every_kernel_is_tested() -> None:

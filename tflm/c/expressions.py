@@ -225,6 +225,7 @@ MATH: dict[Any, str] = {
     np.ceil: "ceil",
     np.cos: "cos",
     np.exp: "exp",
+    np.expm1: "expm1",
     np.floor: "floor",
     np.log: "log",
     np.rint: "rint",

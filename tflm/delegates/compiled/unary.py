@@ -72,6 +72,12 @@ def elu(x: Any) -> Any:
     return exponential_minus_one(value) if value < 0 else value
 
 
+@inlined
+def library_elu(x: Any) -> Any:
+    """Return the same as `elu`, in float32."""
+    return np.expm1(x) if x < as_float32(0) else x
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ABS": lambda x: abs(x),
     "CEIL": lambda x: np.ceil(x),
@@ -95,6 +101,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 LIBRARY: dict[str, Callable[..., Any]] = {
     "COS": lambda x: np.cos(x),
+    "ELU": library_elu,
     "EXP": lambda x: np.exp(x),
     "LOG": lambda x: np.log(x),
     "LOGISTIC": library_logistic,
