@@ -401,8 +401,10 @@ def _constants_of(name: str, scaling: Requantizer) -> dict[str, int]:
     return {f"{name}_significand": significand, f"{name}_addend": addend, f"{name}_shift": shift}
 
 
-def _saturation(*multipliers: QuantizedMultiplier) -> str:
+def _saturation(rounding: str, *multipliers: QuantizedMultiplier) -> str:
     """Return the clamp of scaled products of two int16; none if no product needs one."""
+    if rounding == "stepwise":  # products may wrap, and those of the extremes be small
+        return "int16"
     extremes = np.array([-LARGEST_PRODUCT, LARGEST_PRODUCT], np.int64)
     scaled = np.concatenate([multiplier(extremes) for multiplier in multipliers])
     return "none" if scaled.min() >= INT16_MIN and scaled.max() <= INT16_MAX else "int16"
@@ -432,7 +434,7 @@ def _integer_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
     )
     return lstm_step.step(
         cell_gate="tanh" if op.is_tanh else "none",
-        saturation=_saturation(op.forget_cell, op.input_cell),
+        saturation=_saturation(forget.rounding, op.forget_cell, op.input_cell),
         rounding=forget.rounding,
         output_rounding=output.rounding,
         clamp=output.clamp,
