@@ -47,6 +47,8 @@ def float_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt
     """
     rows, columns = x.shape[-2], w.shape[-1]
     batches = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    if not x.shape[-1]:  # according to Valgrind, einsum may leave such a result unset
+        return np.zeros((*batches, rows, columns), np.float32)
     if math.prod(batches) > max(rows, columns):
         return _product_of_small_matrices(x, w, batches)
     if rows > columns:
@@ -68,7 +70,7 @@ def _product_of_small_matrices(
         for a in (x, w)
     )
     product: npt.NDArray[np.float32]
-    if len(w) and einsum_fuses():
+    if einsum_fuses():
         product = _sum_in_order(x[:, d, np.newaxis] * w[d] for d in range(len(w)))
     else:
         product = einsum("pdb,dnb->pnb", x, w)
