@@ -74,7 +74,9 @@ def _functions(names: str, **types: str) -> list[Constants]:
 
 def _transforms(*more: str) -> list[Constants]:
     names = ("times", "part", "turned", "first_turned", "halved", "plus", "x", "y", "roots", "super_twiddles", *more)
-    return [*map(_same(*names), ("int16", "int32", "float32"))]
+    return [
+        {**each, "odd": odd} for odd in fourier.ODD_STAGES for each in map(_same(*names), ("int16", "int32", "float32"))
+    ]
 
 
 def _products() -> list[Constants]:
@@ -135,9 +137,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
     elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
     fourier.rfft: _transforms(),
-    fourier.rfft_of_any: _transforms(),
     fourier.irfft: _transforms("divided"),
-    fourier.irfft_of_any: _transforms("divided"),
     gathering.interpolate: [
         {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int64", "column_weights": "int64"},
         dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),
@@ -268,7 +268,8 @@ def number(rng: np.random.Generator, name: str, values: Values) -> int:
 def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
     """Random arguments of a kernel, by name."""
     special = SPECIAL.get(kernel.function.__name__ if kernel.function in _NAMED_TWICE else kernel.function_name)
-    dtypes = {name: kind.dtype for name, kind in kernel.parameters.items() if kind.is_pointer}
+    chosen = {name: str(kernel.constants[name]) for name in kernel.functions}
+    dtypes = chosen | {name: kind.dtype for name, kind in kernel.parameters.items() if kind.is_pointer}
     values: Values = {} if special is None else special(rng, dtypes)
     scratch: Values = {}
     for name, kind in kernel.parameters.items():
@@ -312,10 +313,8 @@ def _matmul(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 SCALARS = {"int16": INT16, "int32": INT32, "float32": FLOAT32}
 
 
-def _spectrum(
-    rng: np.random.Generator, dtypes: dict[str, str], *, is_inverse: bool = False, is_odd: bool = False
-) -> Values:
-    length = int(rng.choice([30, 60, 72, 96] if is_odd else [32, 64, 128]))
+def _spectrum(rng: np.random.Generator, dtypes: dict[str, str], *, is_inverse: bool = False) -> Values:
+    length = int(rng.choice({"odd": [30, 60, 72, 96], "none": [32, 64, 128]}[dtypes["odd"]]))
     rows, pairs, dtype = 2, length // 2, dtypes["x"]
     config = KissFftrConfig(SCALARS[dtype], pairs, inverse=is_inverse)
     sources = fourier.sources_of(config)
@@ -818,9 +817,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "detection.select_boxes_of_classes": _boxes,
         "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
         "fourier.irfft": partial(_spectrum, is_inverse=True),
-        "fourier.irfft_of_any": partial(_spectrum, is_inverse=True, is_odd=True),
         "fourier.rfft": _spectrum,
-        "fourier.rfft_of_any": partial(_spectrum, is_odd=True),
         "gathering.dequantize_rows": _dequantize_rows,
         "gathering.gather": _gather,
         "gathering.gather_slices": _gather_slices,

@@ -373,6 +373,12 @@ def no_stage(
     return p
 
 
+ODD_STAGES = {"none": no_stage, "odd": odd_stage}
+"""The stage of odd factors, by whether the number of pairs has any: their code is long."""
+
+OddStage = Annotated[Callable[..., Any], ODD_STAGES]
+
+
 @inlined
 def transform(
     odd: Any,
@@ -530,6 +536,7 @@ def invert_rows(
 
 @kernel
 def rfft(
+    odd: OddStage,
     times: Times,
     part: Part,
     turned: Turned,
@@ -544,7 +551,7 @@ def rfft(
     super_twiddles: Elements,
     spectrum: Spectrum,
 ) -> int:
-    """Compute SignalRfft of a power of two.
+    """Compute SignalRfft.
 
     Args:
         factors: factors of the number of pairs, in the order of the stages.
@@ -553,54 +560,7 @@ def rfft(
         super_twiddles: roots that separate the spectra of even and odd samples.
     """
     transform_rows(
-        no_stage,
-        times,
-        part,
-        turned,
-        first_turned,
-        halved,
-        plus,
-        x,
-        y,
-        factors,
-        places,
-        roots,
-        super_twiddles,
-        spectrum.rows,
-        spectrum.samples,
-        spectrum.bins,
-        spectrum.pairs,
-        spectrum.stages,
-    )
-    return DONE
-
-
-@kernel
-def rfft_of_any(
-    times: Times,
-    part: Part,
-    turned: Turned,
-    first_turned: FirstTurned,
-    halved: Halved,
-    plus: Plus,
-    x: Elements,
-    y: Elements,
-    factors: Int16s,
-    places: UInt16s,
-    roots: Elements,
-    super_twiddles: Elements,
-    spectrum: Spectrum,
-) -> int:
-    """Compute SignalRfft of any length.
-
-    Args:
-        factors: factors of the number of pairs, in the order of the stages.
-        places: source of each pair.
-        roots: all n-th roots of unity.
-        super_twiddles: roots that separate the spectra of even and odd samples.
-    """
-    transform_rows(
-        odd_stage,
+        odd,
         times,
         part,
         turned,
@@ -624,6 +584,7 @@ def rfft_of_any(
 
 @kernel
 def irfft(
+    odd: OddStage,
     times: Times,
     part: Part,
     turned: Turned,
@@ -639,7 +600,7 @@ def irfft(
     super_twiddles: Elements,
     spectrum: Spectrum,
 ) -> int:
-    """Compute SignalIrfft of a power of two.
+    """Compute SignalIrfft.
 
     Args:
         factors: factors of the number of pairs, in the order of the stages.
@@ -648,56 +609,7 @@ def irfft(
         super_twiddles: roots that separate the spectra of even and odd samples.
     """
     invert_rows(
-        no_stage,
-        times,
-        part,
-        turned,
-        first_turned,
-        halved,
-        plus,
-        divided,
-        x,
-        y,
-        factors,
-        places,
-        roots,
-        super_twiddles,
-        spectrum.rows,
-        spectrum.samples,
-        spectrum.bins,
-        spectrum.pairs,
-        spectrum.stages,
-    )
-    return DONE
-
-
-@kernel
-def irfft_of_any(
-    times: Times,
-    part: Part,
-    turned: Turned,
-    first_turned: FirstTurned,
-    halved: Halved,
-    plus: Plus,
-    divided: Divided,
-    x: Elements,
-    y: Elements,
-    factors: Int16s,
-    places: UInt16s,
-    roots: Elements,
-    super_twiddles: Elements,
-    spectrum: Spectrum,
-) -> int:
-    """Compute SignalIrfft of any length.
-
-    Args:
-        factors: factors of the number of pairs, in the order of the stages.
-        places: place of each pair.
-        roots: all n-th roots of unity.
-        super_twiddles: roots that separate the spectra of even and odd samples.
-    """
-    invert_rows(
-        odd_stage,
+        odd,
         times,
         part,
         turned,
@@ -746,10 +658,9 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     factors, sources, type = config.factors[::-1], sources_of(config), x.dtype.name
     (samples, bins), rows = (y, x) if is_inverse else (x, y), x.size // x.shape[-1]
     spectrum = Spectrum(rows, samples.shape[-1], bins.shape[-1] // 2, config.n, len(factors))
-    is_odd = any(factor % 2 for factor in factors)
-    kernel = (irfft_of_any if is_odd else irfft) if is_inverse else (rfft_of_any if is_odd else rfft)
     functions = ("times", "part", "turned", "first_turned", "halved", "plus", *(("divided",) if is_inverse else ()))
-    step = kernel.step(
+    step = (irfft if is_inverse else rfft).step(
+        odd="odd" if any(factor % 2 for factor in factors) else "none",
         **dict.fromkeys(functions, type),
         x=x,
         y=y,
