@@ -40,6 +40,7 @@ from tflm.schema import (
     SubOptions,
     SVDFOptions,
     TensorType,
+    UnidirectionalSequenceLSTMOptions,
     quantized,
 )
 from tflm.schema.enums import TENSOR_TYPES
@@ -304,6 +305,25 @@ def test_multipliers_of_every_size(oracle: Oracle, operator: str, dtype: type[np
     for exponent, factor in zip(EXPONENTS, itertools.cycle([1.9, 1.0, 1.25, 1.51])):
         case = scaled(operator, dtype, float(np.float32(factor * 2.0**exponent)), values)
         same_or_both(oracle, case)
+
+
+@pytest.mark.parametrize("exponent", [-60, -46, -38, -32, -28, -24, -20, -16, -12, -8, -4, 0])
+def test_cells_of_every_scale(oracle: Oracle, exponent: int) -> None:
+    """Products of gates and cells, from those that scaling leaves nothing of to those that saturate or wrap."""
+    rng = np.random.default_rng(5)
+
+    def four(shape: tuple[int, ...], dtype: type[np.integer] = np.int8) -> list[Given]:
+        arrays = (rng.integers(-100, 100, shape).astype(dtype) for _ in range(4))
+        return [Given(each, quantized(2.0**-9), is_constant=True) for each in arrays]
+
+    hidden = quantized(2.0**-7)
+    state = Given(np.zeros((1, 16), np.int8), hidden, is_variable=True)
+    cell = Given(np.zeros((1, 16), np.int16), quantized(2.0**exponent), is_variable=True)
+    x = Given(rng.integers(-128, 128, (1, 5, 6)).astype(np.int8), quantized(2.0**-5))
+    inputs = [x, *four((16, 6)), *four((16, 16)), *[None] * 3, *four((16,), np.int32), None, None, state, cell]
+    options = UnidirectionalSequenceLSTMOptions(fused_activation_function=ActivationFunctionType.TANH)
+    y = Given(np.zeros((1, 5, 16), np.int8), hidden)
+    assert_same(oracle, one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", [*inputs, *[None] * 4], y, options))
 
 
 EVERY = np.arange(-128, 128, dtype=np.int8)
