@@ -267,7 +267,7 @@ def number(rng: np.random.Generator, name: str, values: Values) -> int:
 
 def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
     """Random arguments of a kernel, by name."""
-    special = SPECIAL.get(kernel.function.__name__ if kernel.function in _NAMED_TWICE else kernel.function_name)
+    special = SPECIAL.get(kernel.function_name)
     chosen = {name: str(kernel.constants[name]) for name in kernel.functions}
     dtypes = chosen | {name: kind.dtype for name, kind in kernel.parameters.items() if kind.is_pointer}
     values: Values = {} if special is None else special(rng, dtypes)
@@ -285,9 +285,6 @@ def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
         values["limits"] = np.sort(array(rng, dtypes["limits"], 2)) if dtypes["limits"] != "float32" else _limits()
     order = dict.fromkeys(name if name in values else name.partition(".")[0] for name in kernel.parameters)
     return {name: values[name] for name in order}
-
-
-_NAMED_TWICE: frozenset[Any] = frozenset()
 
 
 def _limits() -> npt.NDArray[np.float32]:
