@@ -35,7 +35,7 @@ class Problem(NamedTuple):
         fixed: its required offset, or -1.
         first, end: each buffer is alive in the sections from `first` to `end` - 1.
         neighbours, neighbours_from: the buffers alive at a common time with buffer b, from `neighbours_from[b]` to
-            `neighbours_from[b + 1]`. Two buffers that are both fixed are no neighbours.
+            `neighbours_from[b + 1]`. Two buffers that are both fixed are not neighbours.
         members, members_from: likewise the buffers alive in a section.
     """
 
