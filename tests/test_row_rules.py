@@ -1,0 +1,165 @@
+"""Rules for a few rows: an operator with the rows, options and constants of a rule computes what the whole one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import assert_close, run
+from models import Arrays
+from sampling import drawn
+
+import tflm
+from tflm.graph import Graph
+from tflm.rewriting.streaming import time_rules
+from tflm.rewriting.streaming.time_rules import TimeRule, Track, time_rule
+from tflm.schedule.bands import BATCHES, ROWS, BandStep, band_rule
+from tflm.schedule.rows import Rows
+
+SHARED = "ADD", "L2_NORMALIZATION", "MAXIMUM", "PRELU", "SOFTMAX", "SUB"
+"""Some operators whose rows follow the rule of element-wise or of row-wise operators."""
+
+OWN = sorted({code.name for code in time_rules.RULES} - {"RESHAPE"})
+"""Operators with a rule of their own; a drawn RESHAPE is not the only operator of its model."""
+
+IN_BANDS = "ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D", "PAD", "PRELU"
+"""Operators of which some drawn models can run in bands."""
+
+
+def graph_of(model: bytes) -> Graph | None:
+    """The graph of a model of one operator; None for others."""
+    graph = Graph(tflm.Model(model))
+    return graph if len(graph.operators) == 1 else None
+
+
+def time_tracks(graph: Graph) -> Iterator[dict[int, Track]]:
+    """Time along each dimension, counted from the last, of all inputs of the operator that are not constant."""
+    (operator,) = graph.operators
+    varying = [t for t in operator.inputs or () if t >= 0 and not graph.is_constant(t)]
+    if not varying or set(varying) != set(graph.inputs):
+        return
+    for behind in range(1, max(len(graph.shape(tensor)) for tensor in varying) + 1):
+        sizes = {graph.shape(tensor)[-behind] if behind <= len(graph.shape(tensor)) else 0 for tensor in varying}
+        if len(sizes) == 1 and min(sizes) > 1:
+            (size,) = sizes
+            for unit in {1, 2} if size % 2 == 0 and size > 2 else {1}:
+                yield {t: Track(len(graph.shape(t)) - behind, unit, size // unit) for t in varying}
+
+
+def part(model: bytes, step: BandStep, tracks: dict[int, Track], out: Track) -> bytes:
+    """The model with its operator on the rows of a step."""
+    graph = graph_of(model)
+    assert graph is not None
+    (operator,) = graph.operators
+    inputs, outputs = list(operator.inputs or ()), operator.outputs or ()
+    sizes = [(inputs[place], tracks[inputs[place]], rows) for place, rows in step.needed.items()]
+    for tensor, track, rows in (*sizes, *((output, out, step.made) for output in outputs)):
+        shape = list(graph.shape(tensor))
+        shape[track.axis] = rows.size * track.unit
+        graph.tensors[tensor].shape = tuple(shape)
+    for place, values in step.constants.items():
+        if place < len(inputs):
+            inputs[place] = graph.add_constant("", np.asarray(values))
+    graph.operators[:] = [graph.like(operator, inputs, outputs, **step.options)]
+    return graph.build()
+
+
+def cut(values: Any, track: Track, rows: Rows) -> Any:
+    """Some rows of an array."""
+    return values.take(range(rows.first * track.unit, rows.end * track.unit), track.axis)
+
+
+def require_same_rows(
+    model: bytes, inputs: Arrays, whole: Arrays, step: BandStep, wanted: Rows, tracks: dict[int, Track], out: Track
+) -> None:
+    """Compare the wanted rows of a step with those of the whole operator."""
+    graph = graph_of(model)
+    assert graph is not None
+    assert step.made.covers(wanted)
+    (operator,) = graph.operators
+    needed = {(operator.inputs or ())[place]: rows for place, rows in step.needed.items()}
+    given = [
+        cut(values, tracks[tensor], needed[tensor]) if tensor in needed else values
+        for tensor, values in zip(graph.inputs, inputs)
+    ]
+    (found,) = run(part(model, step, tracks, out), [given], delegates=())
+    inside = Rows(wanted.first - step.made.first, wanted.end - step.made.first)
+    assert_close([cut(values, out, inside) for values in found], [cut(values, out, wanted) for values in whole])
+
+
+def some_rows(count: int) -> set[Rows]:
+    """The first row, the last one, and those in the middle."""
+    return {Rows(0, 1), Rows(count - 1, count), Rows(count // 3, count - count // 3)}
+
+
+def require_reads(rule: TimeRule, step: BandStep, wanted: Rows) -> None:
+    """What the rows depend on is what the step needs, except in bands that compute more rows, or only padding."""
+    for place in rule.places:
+        read = [each.row for row in range(*wanted) for each in rule.reads(row) if each.place == place]
+        rows = [row for row in read if row is not None]
+        if rows:
+            hull = Rows(min(rows), max(rows) + 1)
+            assert step.needed[place].covers(hull)
+            assert step.needed[place] == hull or step.made != wanted or len(rows) < len(read)
+        if rule.causal is not None and len(rows) == len(read):
+            before = [each.row for row in range(rule.track.rows) for each in rule.reads(row)]
+            if None not in before:
+                assert rule.causal(wanted).needed == step.needed
+
+
+def graphs(name: str, count: int) -> Iterator[tuple[bytes, Arrays, Graph]]:
+    """Drawn models of one operator, with inputs."""
+    for model, (inputs, *_) in drawn(name, count):
+        graph = graph_of(model)
+        if graph is not None:
+            yield model, inputs, graph
+
+
+def answers(model: bytes, inputs: Arrays) -> Arrays | None:
+    """The outputs; None if the model is refused."""
+    try:
+        (found,) = run(model, [inputs], delegates=())
+    except tflm.OperatorError:
+        return None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [*((name, 8) for name in SHARED), *((name, 30 if name == "CONCATENATION" else 10) for name in OWN)],
+)
+def test_rows_along_time_are_those_of_the_whole_operator(name: str, count: int) -> None:
+    tried = False
+    for model, inputs, graph in graphs(name, count):
+        for tracks in time_tracks(graph):
+            rule = time_rule(graph, graph.operators[0], tracks)
+            whole = None if rule is None else answers(model, inputs)
+            if rule is None or whole is None:
+                continue
+            assert {values.shape[rule.track.axis] for values in whole} == {rule.track.rows * rule.track.unit}
+            for wanted in some_rows(rule.track.rows):
+                step = rule.step(wanted)
+                require_reads(rule, step, wanted)
+                require_same_rows(model, inputs, whole, step, wanted, tracks, rule.track)
+            tried = True
+    assert tried
+
+
+@pytest.mark.parametrize("name", IN_BANDS)
+def test_rows_of_bands_are_those_of_the_whole_operator(name: str) -> None:
+    tried = False
+    for model, inputs, graph in graphs(name, 24):
+        (operator,) = graph.operators
+        for axis in (BATCHES, ROWS):
+            rule = band_rule(graph, operator, axis)
+            whole = None if rule is None else answers(model, inputs)
+            if rule is None or whole is None:
+                continue
+            out = Track(axis, 1, whole[0].shape[axis])
+            tracks = {t: Track(axis, 1, graph.shape(t)[axis]) for t in operator.inputs or () if t in graph.inputs}
+            for wanted in some_rows(out.rows):
+                require_same_rows(model, inputs, whole, rule(wanted), wanted, tracks, out)
+            tried = True
+    assert tried
