@@ -23,7 +23,8 @@
 # make devices    firmware that serves, with TFLM's sources in $(TFLM_TREE) and as C: ten models, five machines of QEMU and this one
 # make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
 # make long       the tests that take long, 2000 examples an operator, mutants of models, a soak: an hour or two
-# make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
+# make compiled   all models and operators as C, with every compiler that is installed (an hour or two), and names what was skipped;
+#                 `make test` builds a few
 # make stream     10,000 windows of random frames and 1,000 like sound through the streaming form of MODEL, in TFLM, here and in C
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
 # make compiled-figures  measure code, stack and instructions of their kernels, with arm-none-eabi-gcc and QEMU
@@ -209,7 +210,7 @@ tree: $(TESTING)
 	$(VENV)/bin/python tools/tflm_tree.py $(TFLM_TREE) $(REPOSITORIES)
 
 compiled: $(TESTING)
-	TFLM_C=all $(VENV)/bin/pytest $(UNLIMITED) tests/test_compile.py tests/test_c_source.py
+	TFLM_C=all $(VENV)/bin/pytest $(UNLIMITED) -rs tests/test_compile.py tests/test_c_source.py
 
 # Models that call CMSIS-NN, built with its sources in the folder CMSIS_NN, on this machine and under emulation.
 compiled-cmsis-nn: $(TESTING)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import platform
 import re
@@ -47,37 +48,52 @@ WARNINGS = (
     *("-Wconversion", "-Wshadow", "-Wundef", "-Wswitch-default"),
 )
 SANITIZERS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+OPTIMIZATIONS = ("-O0", "-O2", "-Os", "-O3") if EVERYTHING else ("-O2",)
+FRAMES = ("-fomit-frame-pointer", "-fno-omit-frame-pointer") if EVERYTHING else ("-fomit-frame-pointer",)
+"""A frame pointer takes a register from the loops in assembly."""
+CLANG = next(filter(shutil.which, (f"clang-{version}" for version in range(30, 14, -1))), "clang")
+"""The newest clang, which knows more processors."""
+OTHER_CORES = ("3", "7", "33", "55", "85") if EVERYTHING else ()
 COMPILERS = {
     "gcc -m32": ("gcc", "-m32"),
     "clang": ("clang",),
     "Cortex-M4": ("arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb"),
     "Cortex-M0+": ("arm-none-eabi-gcc", "-mcpu=cortex-m0plus", "-mthumb"),
     "RISC-V": ("riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "-ffreestanding"),
+    **{f"Cortex-M{core}": ("arm-none-eabi-gcc", f"-mcpu=cortex-m{core}", "-mthumb") for core in OTHER_CORES},
+    "Cortex-M85, clang": (CLANG, "--target=arm-none-eabi", "-mcpu=cortex-m85", "-mthumb", "-ffreestanding"),
 }
+HOSTS = ("gcc", "clang") if EVERYTHING else ("cc",)
+HOST_FLAGS = (SANITIZERS, ("-O2",), ("-Os",), ("-O3",)) if EVERYTHING else (SANITIZERS,)
+HEADERS = [(cxx, standard) for cxx in ("g++", "clang++") for standard in ("-std=c++11", "-std=c++20")]
 
 pytestmark = needs_compiler
 
 
-def can_compile(command: tuple[str, ...], folder: Path) -> bool:
-    """Whether a compiler is installed, with headers for its target: gcc -m32 often has none."""
+def require_compiler(command: tuple[str, ...], folder: Path) -> None:
+    """Skip a test whose compiler is not installed, lacks headers as gcc -m32 often does, or does not know the
+    processor."""
     if shutil.which(command[0]) is None:
-        return False
+        pytest.skip(f"{command[0]} is not installed")
     (folder / "headers.c").write_text("#include <stdint.h>\nint32_t zero;\n")
-    ran = subprocess.run([*command, "-c", "headers.c", "-o", "headers.o"], cwd=folder, capture_output=True, check=False)
-    return ran.returncode == 0
+    made = subprocess.run(
+        [*command, "-c", "headers.c", "-o", "headers.o"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"{' '.join(command)}: {made.stderr.splitlines()[0][:200]}")
 
 
-def built(folder: Path, *sources: str, flags: Sequence[str] = SANITIZERS) -> Path:
+def built(folder: Path, *sources: str, flags: Sequence[str] = SANITIZERS, compiler: str = "cc") -> Path:
     """A program of C files in a folder."""
     program = folder / "program"
-    subprocess.run(["cc", *WARNINGS, *flags, "-o", program, *sources, "-lm"], cwd=folder, check=True)
+    subprocess.run([compiler, *WARNINGS, *flags, "-o", program, *sources, "-lm"], cwd=folder, check=True)
     return program
 
 
-def check(folder: Path, compiled: tflm.CompiledModel) -> None:
+def check(folder: Path, compiled: tflm.CompiledModel, flags: Sequence[str] = SANITIZERS, compiler: str = "cc") -> None:
     """Build and run the self-test of a model."""
     compiled.write(folder)
-    program = built(folder, f"{compiled.name}.c", f"{compiled.name}_test.c")
+    program = built(folder, f"{compiled.name}.c", f"{compiled.name}_test.c", flags=flags, compiler=compiler)
     ran = subprocess.run([program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -99,21 +115,33 @@ def test_real_models_give_recorded_answers(corpus: Path, tmp_path: Path, name: s
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
     compiled = tflm.compile_model(model, name, self_test=inputs)
     with_recorded_answers(compiled, outputs)
-    check(tmp_path, compiled)
+    for compiler, flags in itertools.product(filter(shutil.which, HOSTS), HOST_FLAGS):
+        check(tmp_path, compiled, flags, compiler)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("name", MODELS if EVERYTHING else ["micro_speech_quantized", "okay_nabu_v2"])
 def test_every_compiler_takes_it_without_static_memory(corpus: Path, tmp_path: Path, name: str, compiler: str) -> None:
     command = COMPILERS[compiler]
-    if not can_compile(command, tmp_path):
-        pytest.skip(f"{compiler} is not installed, or lacks stdint.h")
+    require_compiler(command, tmp_path)
     compiled = tflm.compile_model(tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), name)
     compiled.write(tmp_path)
-    subprocess.run([*command, *WARNINGS, "-O2", "-c", f"{name}.c", "-o", "model.o"], cwd=tmp_path, check=True)
+    for flags in itertools.product(OPTIMIZATIONS, FRAMES):
+        subprocess.run([*command, *WARNINGS, *flags, "-c", f"{name}.c", "-o", "model.o"], cwd=tmp_path, check=True)
     sizes = subprocess.run(["size", "-A", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     sections = {line.split()[0]: int(line.split()[1]) for line in sizes.splitlines() if line.startswith(".")}
     assert sum(size for name, size in sections.items() if name.startswith((".data", ".bss"))) == 0
+
+
+@pytest.mark.parametrize("command", HEADERS if EVERYTHING else HEADERS[:1], ids=" ".join)
+@pytest.mark.parametrize("name", MODELS if EVERYTHING else ["okay_nabu_v2"])
+def test_the_header_is_also_for_cpp(corpus: Path, tmp_path: Path, name: str, command: tuple[str, str]) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    tflm.compile_model(tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), name).write(tmp_path)
+    (tmp_path / "main.cc").write_text(f'#include "{name}.h"\nint main() {{ return {name}_invoke(nullptr); }}\n')
+    flags = [*command, "-Wall", "-Wextra", "-Werror", "-pedantic", "-c", "main.cc"]
+    subprocess.run(flags, cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("operator", OPERATORS_BUILT)
