@@ -271,6 +271,33 @@ def test_a_tenth_more_ram_is_taken_for_far_fewer_instructions(corpus: Path) -> N
     assert taken["cortex-m4", "-O2"] <= 0.8 * least.instructions
 
 
+def transposed_plane() -> tflm.Model:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 12, 20), TensorType.INT8)
+    y = main.tensor("y", (1, 20, 12), TensorType.INT8)
+    main.operator(BuiltinOperator.TRANSPOSE, [x, main.constant("order", np.array([0, 2, 1], np.int32))], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def convolution_of_few_channels() -> tflm.Model:
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 11, 9, 6))
+    images.main.output(images.convolution(images.last, 9, taps=(3, 2)))
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("model", [transposed_plane(), convolution_of_few_channels()], ids=["TRANSPOSE", "CONV_2D"])
+def test_kernels_that_only_save_ram_are_not_used_where_they_are_much_slower(model: tflm.Model) -> None:
+    compiled = tflm.compile_model(model)
+    least, taken = compiled.optimized()["ram"], compiled.instructions.total
+    assert least.ram_bytes < compiled.ram_bytes <= interpreter_bytes(model)
+    assert taken is not None
+    assert least.instructions is not None
+    assert 1.1 * taken["cortex-m4", "-O2"] < least.instructions
+
+
 @pytest.mark.parametrize("options", [{"optimize": "size"}, {"optimize": "ram", "ram": 1000}])
 def test_optimizations_that_leave_no_choice_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="optimization"):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
 from tflm.c import source
-from tflm.c.binding import BoundModel, StateAndScratch, bind_model, with_shapes
+from tflm.c.binding import BoundModel, StateAndScratch, bind_model, no_steps, with_shapes
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.emitter import c_file, kernel_files, kernels_of
@@ -211,7 +211,8 @@ def compile_model(
             image is never stored.
         optimize: "speed" uses the fastest kernels in the fewest calls, with as much RAM as they need; "ram" uses the
             least RAM, with slower kernels that need less. By default, the fastest program with at most a tenth more
-            than the least RAM.
+            than the least RAM, and slower kernels only where they cost at most a tenth more instructions, or where
+            TFLM takes less RAM than the program without them.
 
     Raises:
         CompileError: an operator has no C kernels (the message names all such operators), the model does not fit the
@@ -500,26 +501,46 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned
 MUCH_FASTER = 0.8
 """Maximum instructions of a program with a tenth more than the least RAM, relative to the program with the least."""
 
+LEAN_SLOWDOWN = 1.1
+"""Maximum instructions of a program with kernels that are slower only to use less RAM, relative to the program without
+them. With more than that, such kernels are used only if TFLM's interpreter takes less RAM than the program without
+them."""
+
 
 def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Plan a model as `_planned` does, with up to a tenth more than the least RAM if that saves many instructions.
+    """Plan a model as `_planned` does, with more than the least RAM if that saves many instructions."""
+    smallest = _planned(model, options, choice)
+    if options.ram is not None or options.memories or options.optimize is not None:
+        return smallest
+    return _in_longer_parts(_without_lean(smallest, model, options, choice), model, options, choice)
+
+
+def _without_lean(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+    """Return a plan without lean kernels if they cost many instructions; see `LEAN_SLOWDOWN`."""
+    if not any(isinstance(call, Call) and call.lean for call in planned[2].calls):
+        return planned
+    fast = _planned(model, options, choice._replace(bind_lean=no_steps))
+    is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
+    return fast if is_small and _is_faster(fast, planned, 1 / LEAN_SLOWDOWN) else planned
+
+
+def _in_longer_parts(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+    """Return a plan with up to a tenth more RAM if that saves many instructions.
 
     With the least RAM, a stage can have too few rows for the kernels that compute four windows at a time.
     """
-    smallest = _planned(model, options, choice)
-    is_split = any(isinstance(call, Call) and call.rows is not None for call in smallest[2].calls)
-    if options.ram is not None or options.memories or options.optimize is not None or not is_split:
-        return smallest
-    if not _is_much_faster(_planned(model, replace(options, optimize=SPEED), choice), smallest):
-        return smallest
-    limit = align_up(int(smallest[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
+    is_split = any(isinstance(call, Call) and call.rows is not None for call in planned[2].calls)
+    if not is_split or not _is_faster(_planned(model, replace(options, optimize=SPEED), choice), planned, MUCH_FASTER):
+        return planned
+    limit = align_up(int(planned[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
     found = _planned(model, replace(options, ram=limit), choice)
-    return found if _is_much_faster(found, smallest) else smallest
+    return found if _is_faster(found, planned, MUCH_FASTER) else planned
 
 
-def _is_much_faster(one: Planned, other: Planned) -> bool:
+def _is_faster(one: Planned, other: Planned, share: float) -> bool:
+    """Whether a program takes at most a share of another one's instructions."""
     taken, compared = _instructions(*one), _instructions(*other)
-    return taken is not None and compared is not None and taken <= MUCH_FASTER * compared
+    return taken is not None and compared is not None and taken <= share * compared
 
 
 def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> int | None:
