@@ -17,6 +17,7 @@ from tflm.firmware import board_report as shown
 from tflm.firmware.board_fit import BoardRefusal
 from tflm.firmware.device_check import DeviceFinding, check_device, concerns_line, node_in_file
 from tflm.libraries import Effect, library_for
+from tflm.report import document_of
 from tflm.runtime.micro_measurement import measure_arena, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import libraries_table
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SoftmaxOptions, TensorType
@@ -72,7 +73,7 @@ def test_a_board_without_known_flash_has_no_line_for_it() -> None:
     fit = replace(fit, board=replace(fit.board, flash_bytes=None))
     assert list(dict(shown.fit_report(fit).facts)) == ["RAM"]
     assert numbers(shown.verdict(fit)) == [WHOLE, 1 << 20, CODE + FILE]
-    assert shown.fit_figures(fit)["flash_share"] is None
+    assert document_of(fit, shown.FIT_FIGURES)["flash_share"] is None
 
 
 def test_banks_have_a_table_where_there_are_several() -> None:
@@ -100,7 +101,7 @@ def test_a_table_of_boards_has_a_row_for_each_and_reasons_for_those_that_refuse(
 
 def test_figures_of_a_board_are_those_of_its_fit() -> None:
     fit = on_banks(HEAD, TAIL, flash=8 * CODE)
-    figures = shown.board_figures(fit)
+    figures = document_of(fit, shown.BOARD_FIGURES)
     placements = [{"part": "head", "bytes": HEAD, "bank": "bank 0"}, {"part": "tail", "bytes": TAIL, "bank": "bank 1"}]
     assert figures["placements"] == placements
     assert (figures["head_arena_bytes"], figures["tail_arena_bytes"]) == (HEAD, TAIL)
@@ -112,10 +113,10 @@ def test_figures_of_a_board_are_those_of_its_fit() -> None:
     )
     assert figures["fits"] is True
     assert figures["ram_share"] == WHOLE / (HEAD + TAIL)
-    whole = shown.board_figures(on_banks(WHOLE - 1))
+    whole = document_of(on_banks(WHOLE - 1), shown.BOARD_FIGURES)
     assert whole["placements"] == [{"part": "arena", "bytes": WHOLE, "bank": None}]
     assert (whole["head_arena_bytes"], whole["tail_arena_bytes"], whole["fits"]) == (None, None, False)
-    refused = shown.board_figures(BoardRefusal(fit.board, "it lacks RELU"))
+    refused = document_of(BoardRefusal(fit.board, "it lacks RELU"), shown.BOARD_FIGURES)
     assert refused == {"name": "b", "target": "cortex-m4", "fits": False, "reason": "it lacks RELU"}
 
 

@@ -215,6 +215,7 @@ UNSET = {
         "budgets[].static_ram_bytes models[].npu_bytes models[].peak.subgraph_index verdict.stops "
         "verdict.unknown"
     ),
+    "arena --boards": "models[].boards[].verdict.stops",
     "check": "findings[].shown findings[].subgraph_index fits",
     "compare": "lost outputs[].operator",
     "compress": "advice tensors[].subgraph",

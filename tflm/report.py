@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -74,29 +73,93 @@ def json_keys(record: Any) -> list[str]:
 
 
 class Figure(NamedTuple):
-    """A figure of each record of a list, which is a column of its table.
+    """A figure of a record: a column in a table of records, a key of a JSON document, or both.
 
     Attributes:
-        label: the heading.
+        label: the heading; None for a key alone.
         column: the kind of the column.
-        value: the attribute of a record, which is also its key in `--json`, one of an attribute (board.name), or a
-            function of a record; nothing is shown for None.
-        form: how a value is formatted, such as ".1%".
+        value: an attribute of a record, one of an attribute (board.name; None if that is None), or a function of a
+            record; a table shows nothing for None.
+        form: how a table formats a value, such as ".1%".
         kind: the class of the records that have the figure; None for all.
+        key: its name in the JSON document; empty for a column alone.
+        hint: the type of its value there: figures for a record that they describe, a list of them for several.
+        meaning: its description there.
     """
 
-    label: str
+    label: str | None
     column: Column
     value: str | Callable[[Any], Any]
     form: str = ""
     kind: type | None = None
+    key: str = ""
+    hint: Any = None
+    meaning: str = ""
+
+    def is_of(self, record: Any) -> bool:
+        """Whether a record has the figure."""
+        return self.kind is None or isinstance(record, self.kind)
+
+    def of(self, record: Any) -> Any:
+        """The value of a record."""
+        if callable(self.value):
+            return self.value(record)
+        for name in self.value.split("."):
+            record = None if record is None else getattr(record, name)
+        return record
 
     def cell(self, record: Any) -> Any:
         """The cell of a record."""
-        if self.kind is not None and not isinstance(record, self.kind):
-            return ""
-        value = self.value(record) if callable(self.value) else attrgetter(self.value)(record)
+        value = self.of(record) if self.is_of(record) else None
         return "" if value is None else format(value, self.form) if self.form else value
+
+    def as_key(self, hint: Any, meaning: str, key: str = "") -> Figure:
+        """The figure as a key of JSON documents, too, which is named like its attribute by default."""
+        return self._replace(key=key or str(self.value), hint=hint, meaning=meaning)
+
+
+def json_key(key: str, hint: Any, meaning: str, value: str | Callable[[Any], Any] = "") -> Figure:
+    """A figure that is only a key of JSON documents; without `value`, the attribute of that name."""
+    return Figure(None, TEXT, value or key, key=key, hint=hint, meaning=meaning)
+
+
+def document_of(record: Any, figures: Iterable[Figure]) -> dict[str, Any]:
+    """Return the JSON document of a record, made of those of its figures that are keys."""
+    return {each.key: _document(each.of(record), each.hint) for each in figures if each.key and each.is_of(record)}
+
+
+def _document(value: Any, form: Any) -> Any:
+    if isinstance(form, list):
+        return [_document(each, form[0]) for each in value]
+    return document_of(value, form) if isinstance(form, tuple) else value
+
+
+class Change(NamedTuple):
+    """A figure before and after a change: a row of a table, and two keys of a JSON document.
+
+    Attributes:
+        label: the first cell of the row.
+        key: the name in the document; with the suffix _before for the value before.
+        meaning: its description.
+        before, after: the values, as in a figure.
+    """
+
+    label: str
+    key: str
+    meaning: str
+    before: str | Callable[[Any], Any]
+    after: str | Callable[[Any], Any]
+
+    @property
+    def keys(self) -> tuple[Figure, Figure]:
+        """Both values as keys."""
+        before = json_key(f"{self.key}_before", int, f"{self.meaning} before", self.before)
+        return before, json_key(self.key, int, f"{self.meaning} now", self.after)
+
+    def row(self, record: Any) -> tuple[str, Any, Any]:
+        """The row of a record, for `Table.of_changes`."""
+        before, after = self.keys
+        return self.label, before.of(record), after.of(record)
 
 
 class Table:
@@ -116,16 +179,14 @@ class Table:
     @classmethod
     def of(cls, title: str, records: Iterable[Any], *figures: Figure | None) -> Table:
         """A table with a row for each record and a column for each figure; None means no column."""
-        shown = [figure for figure in figures if figure is not None]
-        columns = {figure.label: figure.column for figure in shown}
-        return cls(title, columns, ([figure.cell(record) for figure in shown] for record in records))
+        return cls.of_pairs(title, ((record,) for record in records), [each for each in figures if each is not None])
 
     @classmethod
-    def of_pairs(cls, title: str, pairs: Iterable[tuple[Any, Any]], *figures: Sequence[Figure]) -> Table:
+    def of_pairs(cls, title: str, pairs: Iterable[tuple[Any, ...]], *figures: Sequence[Figure]) -> Table:
         """A table with a row for each pair of records; the figures of the first ones are to the left."""
-        columns = {figure.label: figure.column for each in figures for figure in each}
-        rows = ([figure.cell(one) for one, each in zip(pair, figures) for figure in each] for pair in pairs)
-        return cls(title, columns, rows)
+        shown = [(i, each.label, each) for i, of_one in enumerate(figures) for each in of_one if each.label is not None]
+        columns = {label: figure.column for _, label, figure in shown}
+        return cls(title, columns, ([figure.cell(pair[i]) for i, _, figure in shown] for pair in pairs))
 
     @classmethod
     def of_changes(cls, rows: Iterable[tuple[str, Any, Any]]) -> Table:

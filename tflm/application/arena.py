@@ -18,18 +18,18 @@ from tflm.firmware.device_check import concerns_line, operator_findings
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases
-from tflm.report import NAME, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NAME, TEXT, Figure, Report, Table, document_of, json_key, with_thousands
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
 from tflm.runtime.micro_measurement import arena_with, measure_arena
 from tflm.runtime.micro_measurement_report import (
     ARENA_SIZES,
+    MEASUREMENT_FIGURES,
     ArenaMeasurement,
     KernelsRefusal,
     drawn_figures,
     libraries_table,
-    measurement_figures,
     shown,
 )
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -201,7 +201,7 @@ def arena_needs(
 
 def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
     """Return the JSON document; sizes in bytes."""
-    from tflm.firmware.board_report import fit_figures  # loads the boards
+    from tflm.firmware.board_report import FIT_FIGURES  # loads the boards
 
     machine = needs.machine
     by_model = [_other_kernels(model, machine, needs.planner) for _, model in needs.models]
@@ -210,11 +210,11 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
         "kernels": None if needs.on_all_targets else machine.kernels.name,
         "release": machine.kernels.release.name,
         "planner": needs.planner,
-        "models": [{"model": path, **measurement_figures(measured)} for path, measured in needs.measured],
+        "models": [{"model": path, **document_of(found, MEASUREMENT_FIGURES)} for path, found in needs.measured],
         "other_kernels": [each for of_model, _ in by_model for each in of_model],
         "refusing_kernels": [each for _, of_model in by_model for each in of_model],
         "shared": needs.shared,
-        "boards": [fit_figures(fit) for fit in needs.fits],
+        "boards": [document_of(fit, FIT_FIGURES) for fit in needs.fits],
         "budgets": [_budget(model, fit) for (_, model), fit in zip(needs.models, needs.fits)],
         "verdict": needs.verdict,
         "budget_bytes": needs.limits.budget,
@@ -288,17 +288,28 @@ def others(model: Model, machine: Machine, planner: str) -> list[ArenaMeasuremen
     return [arena_with(model, machine.target, each, planner=planner) for each in built]
 
 
+OTHER_KERNELS = (
+    json_key("kernels", str, "another library for the part, model after model; none for a data model", "kernels.name"),
+    json_key("release", str, "the TFLM that it is built into", "kernels.release.name"),
+    *ARENA_SIZES,
+)
+
+REFUSING_KERNELS = (
+    json_key(
+        "kernels",
+        str,
+        "another kernel library for the part that can't run the model, model after model",
+        "kernels.name",
+    ),
+    json_key("reason", str, "the operators that it lacks or rejects"),
+)
+
+
 def _other_kernels(model: Model, machine: Machine, planner: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return figures of the other kernel libraries: those that can run a model, and those that cannot."""
-    able: list[dict[str, Any]] = []
-    refusing: list[dict[str, Any]] = []
-    for each in others(model, machine, planner):
-        if isinstance(each, KernelsRefusal):
-            refusing.append({"kernels": each.kernels.name, "reason": each.reason})
-        else:
-            names = {"kernels": each.kernels.name, "release": each.kernels.release.name}
-            able.append({**names, **{str(size.value): size.cell(each) for size in ARENA_SIZES}})
-    return able, refusing
+    found = others(model, machine, planner)
+    refusing = [document_of(each, REFUSING_KERNELS) for each in found if isinstance(each, KernelsRefusal)]
+    return [document_of(each, OTHER_KERNELS) for each in found if isinstance(each, ArenaMeasurement)], refusing
 
 
 def full_report(path: Path, model: Model, measured: ArenaMeasurement, machine: Machine, planner: str) -> Report:

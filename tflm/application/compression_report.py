@@ -12,10 +12,10 @@ from tflm.application.machine import Machine
 from tflm.application.rewriting_report import Placed
 from tflm.errors import TflmError
 from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
-from tflm.report import Report
+from tflm.report import Report, document_of
 from tflm.rewriting.compression import CompressedModel
 from tflm.rewriting.compression.compression_report import shown
-from tflm.runtime.micro_measurement_report import change_figures
+from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
 from tflm.schema.model import Model
 
 
@@ -111,10 +111,8 @@ def compression_figures(
         "kernels": compressed.after.kernels.name,
         "release": compressed.after.kernels.release.name,
         "gains": bool(compressed.tensors),
-        "file_bytes_before": compressed.file_bytes_before,
-        "file_bytes": len(compressed.data),
         "firmware_flash_change_bytes": flash_change,
-        **change_figures(compressed.before, compressed.after),
+        **document_of(compressed, CHANGE_FIGURES),
         "decompression_memory_bytes": compressed.decompression_memory,
         "tensors": list(compressed.tensors),
         "decoding_instructions": None if cost is None else list(cost.by_tensor),

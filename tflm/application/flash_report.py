@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
@@ -16,7 +16,7 @@ from tflm.firmware.flash import Flash, OperatorFlash, flash
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.libraries import Effect
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, document_of, with_thousands
 from tflm.schema.model import Model
 
 
@@ -68,6 +68,29 @@ def firmware_flash_bytes(model: Model, machine: Machine) -> int | None:
     return None if found.flash_bytes is None else found.flash_bytes + found.model_bytes
 
 
+class LinkedPart(NamedTuple):
+    """A part of the firmware: what was predicted and what the linker gave it, as in `LINKED_FIGURES`."""
+
+    part: str
+    predicted_flash_bytes: Span | None
+    flash_bytes: int | None
+    predicted_ram_bytes: Span | None
+    ram_bytes: int | None
+
+
+LINKED_FIGURES = (
+    Figure("", NAME, "part").as_key(str, "a part of the firmware"),
+    Figure("flash predicted", NUMBER, "predicted_flash_bytes").as_key(
+        Span | None, "its predicted flash; null for none"
+    ),
+    Figure("linked", NUMBER, "flash_bytes").as_key(int | None, "flash that the linker gave it; null for none"),
+    Figure("RAM predicted", NUMBER, "predicted_ram_bytes").as_key(
+        Span | None, "its predicted static RAM; null for none"
+    ),
+    Figure("linked ", NUMBER, "ram_bytes").as_key(int | None, "static RAM that the linker gave it; null for none"),
+)
+
+
 def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tuple[Report, Verdict, dict[str, Any]]:
     """Compare a map or an ELF file with the prediction; also returns the verdict, and all as figures.
 
@@ -87,21 +110,19 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
     arena = predicted.measured.minimum_arena_bytes
     static = Span(max(ram.static_bytes - ram.unsure_bytes, 0), ram.static_bytes)
     rows = [
-        (MODEL, _exactly(predicted.model_bytes), linked.flash[MODEL], None, None),
-        (TFLM, predicted.code, linked.flash[TFLM], static, linked.ram[TFLM]),
-        (ARENA, None, None, _exactly(arena), linked.ram[ARENA]),
-        (REST, sdk_code, linked.flash[REST], sdk_ram, linked.ram[REST]),
-        ("in all", predicted.flash_taken, linked.flash_bytes, _sum(static, _exactly(arena), sdk_ram), linked.ram_bytes),
+        LinkedPart(MODEL, _exactly(predicted.model_bytes), linked.flash[MODEL], None, None),
+        LinkedPart(TFLM, predicted.code, linked.flash[TFLM], static, linked.ram[TFLM]),
+        LinkedPart(ARENA, None, None, _exactly(arena), linked.ram[ARENA]),
+        LinkedPart(REST, sdk_code, linked.flash[REST], sdk_ram, linked.ram[REST]),
+        LinkedPart(
+            "in all",
+            predicted.flash_taken,
+            linked.flash_bytes,
+            _sum(static, _exactly(arena), sdk_ram),
+            linked.ram_bytes,
+        ),
     ]
-    columns = {"": NAME, "flash predicted": NUMBER, "linked": NUMBER, "RAM predicted": NUMBER, "linked ": NUMBER}
-    table = Table(
-        "Linked sizes, in bytes",
-        columns,
-        [
-            tuple("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
-            for row in rows
-        ],
-    )
+    table = Table.of("Linked sizes, in bytes", rows, *LINKED_FIGURES)
     notes = ["RAM is static data, without stack and heap; the verdict counts the stack that was predicted"]
     if not linked.ram[ARENA]:
         notes.append("no array of the arena was found: it has another name, or is on the heap")
@@ -110,9 +131,8 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
             f"the arena of the firmware lacks {arena - linked.ram[ARENA]:,} bytes: AllocateTensors() will fail"
         )
     title = f"{name} on {machine.board.name}, as linked in {path.name}"
-    keys = ("part", "predicted_flash_bytes", "flash_bytes", "predicted_ram_bytes", "ram_bytes")
-    parts = [{key: cell._asdict() if isinstance(cell, Span) else cell for key, cell in zip(keys, row)} for row in rows]
-    figures = {"board": machine.board.name, "verdict": found, "parts": parts[:-1]}
+    parts = [document_of(row, LINKED_FIGURES) for row in rows[:-1]]
+    figures = {"board": machine.board.name, "verdict": found, "parts": parts}
     return Report(title, [], [table], notes, verdict=found.line), found, figures
 
 

@@ -15,10 +15,10 @@ from tflm.firmware.board_report import verdict
 from tflm.memory import SearchProgress
 from tflm.planning import ModelPlan
 from tflm.planning.improved_model import ImprovedModel
-from tflm.report import Report, with_thousands
+from tflm.report import Report, document_of, with_thousands
 from tflm.rewriting import TiledModel
 from tflm.rewriting.tiling_report import shown
-from tflm.runtime.micro_measurement_report import change_figures
+from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
 from tflm.schedule.band_search import Progress
 from tflm.schema.model import Model
 
@@ -111,15 +111,10 @@ def tile_figures(path: Path, tiled: TiledModel, where: Placed) -> Any:
         "target": tiled.after.target.name,
         "release": tiled.after.kernels.release.name,
         "gains": tiled.gains,
-        **change_figures(tiled.before, tiled.after),
-        "file_bytes_before": tiled.file_bytes_before,
-        "file_bytes": len(tiled.data),
+        **document_of(tiled, CHANGE_FIGURES),
         "extra_macs": tiled.extra_macs,
         "rewrites": tiled.rewrites,
-        "stages": [
-            {"first": stage.first, "last": stage.last, "operators": stage.operators, "bands": stage.bands}
-            for stage in tiled.stages
-        ],
+        "stages": tiled.stages,
         "needed_operators": list(tiled.needed_operators),
         "verified_inputs": tiled.proved.inputs,
     }

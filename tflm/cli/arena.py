@@ -28,7 +28,7 @@ from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
 from tflm.memory import MODEL_PLANNERS, PLANNERS
-from tflm.report import Report, short_size
+from tflm.report import Report, document_of, short_size
 
 PLANNER_NAMES = (*PLANNERS, *MODEL_PLANNERS)
 
@@ -156,10 +156,10 @@ def _show_boards(
     models: list[tuple[Path, tflm.Model]], on: MachineOptions, reserve: int, planner: str, as_json: bool
 ) -> None:
     """Show how each model fits every known board, or every board that the given kernels are for."""
-    from tflm.firmware.board_report import board_figures, fits_table  # loads the boards
+    from tflm.firmware.board_report import BOARD_FIGURES, fits_table  # loads the boards
 
     found = [(path, fits_of_boards(model, on.kernels, planner, on.release, reserve)) for path, model in models]
-    documents = [{"model": path, "boards": [board_figures(fit) for fit in fits]} for path, fits in found]
+    documents = [{"model": path, "boards": [document_of(fit, BOARD_FIGURES) for fit in fits]} for path, fits in found]
     title = "{} on boards, with their usual kernels"
     reports = [Report(title.format(title_of(path)), [], [fits_table(fits)]) for path, fits in found]
     answer(as_json, {"planner": planner, "models": documents}, *reports)

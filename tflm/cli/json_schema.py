@@ -4,7 +4,7 @@ A key is a path such as `models[].peak.bytes`: `[]` stands for each element of a
 `?` marks an optional key. A type is `string`, `integer`, `number` (finite), `float` (a number, or a string for NaN and
 infinities), `boolean`, `null`, `object`, `any` or a string in quotes; a trailing `[]` makes it a list, `|` separates
 alternatives. A type such as `tflm.firmware.flash:Flash` names a dataclass or named tuple: its fields are the keys, and
-the attributes in its docstring describe them.
+the attributes in its docstring describe them. It can also name a list of figures, which declare their keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import typer
 
 from tflm.application.errors import OptionError
 from tflm.cli.output import print_json
-from tflm.report import AnyFloat, json_keys, json_property
+from tflm.report import AnyFloat, Figure, json_keys, json_property
 
 VERSION = 1
 """Version of all schemas: increased when a key is removed or changes its meaning, not when one is added."""
@@ -68,7 +68,7 @@ def documents() -> dict[str, list[Key]]:
     for document, path, kind, meaning in list(csv.reader(text.splitlines()))[1:]:
         module, colon, name = kind.partition(":")
         if colon:
-            keys = list(_keys_of_fields(document, path, getattr(importlib.import_module(module), name)))
+            keys = list(_keys(document, path, getattr(importlib.import_module(module), name), meaning))
         else:
             keys = [Key(document, path, kind, meaning)]
         found.setdefault(document, []).extend(keys)
@@ -105,6 +105,14 @@ def _attributes(record: type) -> Iterator[tuple[str, str]]:
 
 def _keys(document: str, path: str, hint: Any, meaning: str) -> Iterator[Key]:
     """Yield the key of a value, or the keys inside it."""
+    if isinstance(hint, list):
+        yield from _keys(document, f"{path}[]", hint[0], meaning)
+        return
+    if isinstance(hint, tuple):
+        for figure in hint:
+            if figure.key:
+                yield from _keys_of_figure(document, f"{path}.{figure.key}".lstrip("."), figure)
+        return
     alternatives = [each for each in typing.get_args(hint) if each is not type(None)]
     is_nullable = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
     if is_nullable:
@@ -120,6 +128,16 @@ def _keys(document: str, path: str, hint: Any, meaning: str) -> Iterator[Key]:
         yield from _keys(document, f"{path}.*", arguments[1], meaning)
     else:
         yield Key(document, path, _type_name(hint) + "|null" * is_nullable, meaning)
+
+
+def _keys_of_figure(document: str, path: str, figure: Figure) -> Iterator[Key]:
+    """Yield the key of a figure at a path, or the keys inside it; it is optional if only some records have it."""
+    first, *others = _keys(document, path, figure.hint, figure.meaning)
+    if figure.kind is not None and first.path != path:
+        yield Key(document, f"{path}?", "object[]" if first.path.startswith(f"{path}[]") else "object", figure.meaning)
+    elif figure.kind is not None:
+        first = first._replace(path=f"{path}?")
+    yield from (first, *others)
 
 
 def _is_record(hint: Any) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 from tflm.boards.sdks import Span
 from tflm.firmware.board_fit import BoardFit, BoardRefusal, Placement
 from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.releases import TODAY
-from tflm.report import NUMBER, TEXT, Figure, Report, Table
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, json_key
 
 
 def fit_report(fit: BoardFit) -> Report:
@@ -87,20 +87,77 @@ def _left(size: int) -> str:
     return f"{size:,}" if size >= 0 else f"no, {-size:,} missing"
 
 
+PLACEMENT_FIGURES = (
+    json_key("part", Literal["arena", "head", "tail"], "the whole, or its two pieces if only these fit"),
+    json_key("bytes", int, "its size"),
+    json_key("bank", str | None, "the memory that it goes to; null if it fits none", "bank.name"),
+)
+
+MEMORY_FIGURES = (json_key("name", str, "a memory of the board, the fastest first"), json_key("bytes", int, "its size"))
+
+IDENTITY = (
+    Figure("board", TEXT, "board.name").as_key(str, "the board", "name"),
+    Figure("part", TEXT, "board.target.name").as_key(str, "its part", "target"),
+    Figure("kernels", TEXT, lambda fit: _kernels(fit)),
+)
+FITS = json_key(
+    "fits",
+    bool,
+    "whether it fits for certain: arena, code, static RAM, stack, file and SDK",
+    lambda fit: isinstance(fit, BoardFit) and fit.fits,
+)
+OF_A_FIT = (
+    json_key("kernels", str, "the kernel library", "measured.kernels.name"),
+    Figure("arena", NUMBER, "measured.minimum_arena_bytes").as_key(
+        int, "the smallest arena that works, in one piece", "minimum_arena_bytes"
+    ),
+    json_key(
+        "head_arena_bytes",
+        int | None,
+        "the smallest arena of the head alone; null on a board with one memory",
+        "separate.head_arena_bytes",
+    ),
+    json_key("tail_arena_bytes", int | None, "that of the tail; likewise", "separate.tail_arena_bytes"),
+    json_key("ram", [MEMORY_FIGURES], "the memories of the board, the fastest first", "board.ram"),
+    Figure("memory", TEXT, lambda fit: _memory(fit)),
+    Figure("of it", NUMBER, "memory_share", ".1%"),
+    json_key("ram_share", float, "the arena's share of all RAM; more than 1 if it does not fit"),
+    json_key("placements", [PLACEMENT_FIGURES], "the placement of the arena"),
+    json_key(
+        "firmware_ram_bytes",
+        int | None,
+        "static RAM and stack of TFLM, or a bound if not measured",
+        "firmware_ram.bytes",
+    ),
+    json_key("firmware_bank", str | None, "their memory; null if unknown or something fits none", "firmware_bank.name"),
+    json_key("model_bytes", int, "the model's file"),
+    json_key("flash_bytes", int | None, "the flash; null with `--ram`", "board.flash_bytes"),
+    Figure("of flash", NUMBER, "flash_share", ".1%"),
+    json_key(
+        "flash_share",
+        float | None,
+        "the file's share of it; likewise",
+        lambda fit: None if fit.board.flash_bytes is None else fit.flash_share,
+    ),
+    json_key("sdk", str | None, "the SDK; null with `--ram`", lambda fit: fit.board.sdk or None),
+    json_key("verdict", Verdict, "the verdict", lambda fit: verdict_of(fit)),
+)
+FIT_FIGURES = (*IDENTITY, FITS, *OF_A_FIT)
+"""The figures of a fit; sizes in bytes."""
+
+BOARD_FIGURES = (
+    *IDENTITY,
+    FITS,
+    json_key("reason", str, "why the board's firmware can't run the model")._replace(kind=BoardRefusal),
+    *(figure._replace(kind=BoardFit) for figure in OF_A_FIT),
+)
+"""The figures of a fit or a refusal."""
+
+
 def fits_table(fits: Sequence[BoardFit | BoardRefusal]) -> Table:
     """List the boards that a model fits."""
-    return Table.of(
-        "",
-        fits,
-        Figure("board", TEXT, "board.name"),
-        Figure("part", TEXT, "board.target.name"),
-        Figure("kernels", TEXT, _kernels),
-        Figure("arena", NUMBER, "measured.minimum_arena_bytes", kind=BoardFit),
-        Figure("memory", TEXT, _memory, kind=BoardFit),
-        Figure("of it", NUMBER, "memory_share", ".1%", BoardFit),
-        Figure("of flash", NUMBER, "flash_share", ".1%", BoardFit),
-        Figure("fits", TEXT, lambda fit: verdict(fit) if isinstance(fit, BoardFit) else f"no: {fit.reason}"),
-    )
+    text = Figure("fits", TEXT, lambda fit: verdict(fit) if isinstance(fit, BoardFit) else f"no: {fit.reason}")
+    return Table.of("", fits, *BOARD_FIGURES, text)
 
 
 def _kernels(fit: BoardFit | BoardRefusal) -> str:
@@ -133,36 +190,3 @@ def _place(finding: DeviceFinding) -> str:
         return "the model"
     inside = f"{finding.subgraph_index}:" if finding.subgraph_index else ""
     return f"{inside}{finding.operator_index} {finding.operator}"
-
-
-def board_figures(fit: BoardFit | BoardRefusal) -> dict[str, Any]:
-    """Return the JSON document of a fit or a refusal; sizes in bytes."""
-    if isinstance(fit, BoardRefusal):
-        return {"name": fit.board.name, "target": fit.board.target.name, "fits": False, "reason": fit.reason}
-    return fit_figures(fit)
-
-
-def fit_figures(fit: BoardFit) -> dict[str, Any]:
-    """Return the JSON document of a fit; sizes in bytes."""
-    separate = fit.separate
-    return {
-        "name": fit.board.name,
-        "target": fit.board.target.name,
-        "kernels": fit.measured.kernels.name,
-        "minimum_arena_bytes": fit.measured.minimum_arena_bytes,
-        "head_arena_bytes": None if separate is None else separate.head_arena_bytes,
-        "tail_arena_bytes": None if separate is None else separate.tail_arena_bytes,
-        "ram": [{"name": bank.name, "bytes": bank.bytes} for bank in fit.board.ram],
-        "ram_share": fit.ram_share,
-        "placements": [
-            {"part": p.part, "bytes": p.bytes, "bank": None if p.bank is None else p.bank.name} for p in fit.placements
-        ],
-        "firmware_ram_bytes": None if fit.firmware_ram is None else fit.firmware_ram.bytes,
-        "firmware_bank": None if fit.firmware_bank is None else fit.firmware_bank.name,
-        "model_bytes": fit.model_bytes,
-        "flash_bytes": fit.board.flash_bytes,
-        "flash_share": None if fit.board.flash_bytes is None else fit.flash_share,
-        "fits": fit.fits,
-        "sdk": fit.board.sdk or None,
-        "verdict": verdict_of(fit),
-    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
 from tflm.report import Report, Table, with_thousands
 from tflm.rewriting.verification import Verification
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, change_rows, picture
+from tflm.runtime.micro_measurement_report import CHANGES, FILE_CHANGE, ArenaMeasurement, picture
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class TiledStage:
     """Operators that run band by band.
 
     Attributes:
-        first, last: their indices in the model before tiling, inclusive.
+        first: index of the first one, in the model after the small rewrites.
+        last: index of the last one.
         operators: their names.
         bands: rows of the last one's output, [first, end) for each band, in execution order.
     """
@@ -79,10 +80,8 @@ class TiledModel(ImprovedModel):
 
 def shown(tiled: TiledModel, name: str = "model") -> Report:
     """The result as a text report."""
-    before, after = tiled.before, tiled.after
     rows = [
-        *change_rows(before, after),
-        ("file", tiled.file_bytes_before, len(tiled.data)),
+        *(change.row(tiled) for change in (*CHANGES, FILE_CHANGE)),
         ("operators", tiled.operators_before, len(tiled.model.subgraphs[0].operators or ())),
     ]
     facts = [("work", f"{tiled.extra_macs:+.1%} multiply-accumulates")] if tiled.stages or tiled.rewrites else []
@@ -93,5 +92,5 @@ def shown(tiled: TiledModel, name: str = "model") -> Report:
     facts.append(("checked", str(tiled.proved)))
     notes = []
     if not tiled.gains:
-        notes.append(f"found no arena smaller than {with_thousands(before.minimum_arena_bytes)}")
-    return Report(f"{name} on {after.target.name}", facts, [Table.of_changes(rows)], notes)
+        notes.append(f"found no arena smaller than {with_thousands(tiled.minimum_arena_bytes_before)}")
+    return Report(f"{name} on {tiled.after.target.name}", facts, [Table.of_changes(rows)], notes)

@@ -139,7 +139,13 @@ class RecordedAllocationType(str, Enum):
 
 @dataclass(frozen=True)
 class RecordedAllocation:
-    """Bytes requested, bytes used including alignment, and number of allocations."""
+    """The allocations of a category of the tail.
+
+    Attributes:
+        requested_bytes: bytes requested.
+        used_bytes: bytes used, including alignment.
+        count: how many allocations.
+    """
 
     requested_bytes: int = 0
     used_bytes: int = 0

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tflm.libraries import KernelLibrary
 from tflm.memory.buffer import Buffer
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Change, Figure, Report, Table, document_of, json_key, with_thousands
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.targets import Target
 
 LARGEST_BUFFERS = 10
-
-BUFFER_KEYS = ("name", "kind", "offset", "bytes", "first_use", "last_use")
-"""Attributes of a buffer that are copied to the figures."""
-
-FIGURES = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes", "temp_bytes", "npu_bytes", "steps")
-"""Attributes of a measurement that are copied to the figures."""
-
-CHANGES = {"minimum_arena_bytes": "smallest arena", "head_bytes": "  head", "tail_bytes": "  tail"}
-"""Attributes of a measurement that rewriting a model changes, with their labels."""
 
 
 @dataclass(frozen=True)
@@ -110,44 +101,82 @@ class KernelsRefusal:
     reason: str
 
 
-def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
-    """Return the JSON document of a measurement; sizes in bytes."""
-    return {
-        "target": measured.target.name,
-        "kernels": measured.kernels.name,
-        **{name: getattr(measured, name) for name in FIGURES},
-        "records": {kind.value: asdict(record) for kind, record in measured.records.items()},
-        "peak": {**vars(measured.peak), "buffers": [buffer.name for buffer in measured.peak.buffers]},
-        "buffers": [buffer_figures(buffer) for buffer in measured.buffers],
-    }
+BUFFER_FIGURES = (
+    Figure("bytes", NUMBER, "bytes").as_key(int, "its size"),
+    Figure("offset", NUMBER, "offset").as_key(int, "its place in the arena"),
+    Figure("buffer", NAME, lambda buffer: buffer.name if buffer.kind == "tensor" else f"scratch of {buffer.name}"),
+    json_key("name", str, "of the tensor, or of the operator whose scratch it is"),
+    json_key("kind", Literal["tensor", "scratch"], "a tensor, or the scratch memory of an operator"),
+    json_key("first_use", int, "the first step at which it is alive"),
+    json_key("last_use", int, "the last one"),
+    Figure("type", TEXT, lambda buffer: None if buffer.type is None else buffer.type.name).as_key(
+        str | None, "of a tensor's elements; null for scratch", "type"
+    ),
+    Figure("shape", TEXT, lambda buffer: " ".join(map(str, buffer.dims))),
+    json_key("dims", list[int], "a tensor's shape; empty for scratch", lambda buffer: list(buffer.dims)),
+    json_key("tensor", int | None, "its index, counted through the tensors of all subgraphs; null for scratch"),
+)
+"""The figures of a buffer: offset and size in bytes, first and last use in steps."""
 
+PEAK_FIGURES = (
+    json_key("operator", str, "the operator at the memory peak; empty if the inputs are filled"),
+    json_key("subgraph_index", int, "the subgraph of that operator"),
+    json_key("operator_index", int | None, "its index in the subgraph; null if no operator runs"),
+    json_key("step", int, "the step at which it runs"),
+    json_key("bytes", int, "bytes of the buffers alive there, each rounded up to 16: no plan is smaller"),
+    json_key(
+        "buffers", list[str], "names of the buffers alive there, largest first", lambda peak: _names(peak.buffers)
+    ),
+)
 
-def change_figures(before: ArenaMeasurement, after: ArenaMeasurement) -> dict[str, int]:
-    """Return the sizes before and after a change, for a JSON document."""
-    return {
-        name: getattr(measured, key) for key in CHANGES for name, measured in ((f"{key}_before", before), (key, after))
-    }
+ARENA_SIZES = (
+    Figure("smallest arena", NUMBER, "minimum_arena_bytes").as_key(
+        int, "the smallest arena that works, a multiple of 16"
+    ),
+    Figure("used", NUMBER, "arena_used_bytes").as_key(int, "in use once the model is allocated"),
+    Figure("head", NUMBER, "head_bytes").as_key(int, "of that, the head"),
+    Figure("tail", NUMBER, "tail_bytes").as_key(int, "of that, the tail"),
+)
+"""The sizes of a measurement, in bytes."""
 
+MEASUREMENT_FIGURES = (
+    json_key("target", str, "the machine of this measurement", "target.name"),
+    json_key("kernels", str, "the kernel library of this measurement", "kernels.name"),
+    *ARENA_SIZES,
+    json_key("npu_bytes", int, "the part of the head that Vela laid out for an Ethos-U"),
+    json_key("temp_bytes", int, "how far temp memory reaches from the start while operators prepare"),
+    json_key(
+        "records",
+        dict[str, RecordedAllocation],
+        "the categories of the tail",
+        lambda measured: {kind.value: asdict(record) for kind, record in measured.records.items()},
+    ),
+    json_key("peak", PEAK_FIGURES, "the memory peak"),
+    json_key("buffers", [BUFFER_FIGURES], "the buffers of the head"),
+    json_key("steps", list[str], "the operator at each step; empty if inputs are filled or a subgraph is entered"),
+)
+"""The figures of a measurement; sizes in bytes."""
 
-def change_rows(before: ArenaMeasurement, after: ArenaMeasurement) -> list[tuple[str, int, int]]:
-    """Return the rows of `Table.of_changes` for the sizes before and after a change."""
-    return [(label, getattr(before, key), getattr(after, key)) for key, label in CHANGES.items()]
+CHANGES = tuple(
+    Change(label, key, meaning, f"before.{key}", f"after.{key}")
+    for label, key, meaning in (
+        ("smallest arena", "minimum_arena_bytes", "the smallest arena"),
+        ("  head", "head_bytes", "the head"),
+        ("  tail", "tail_bytes", "the tail"),
+    )
+)
+"""The sizes of a measurement that rewriting a model changes."""
 
+FILE_CHANGE = Change("file", "file_bytes", "size of the file", "file_bytes_before", lambda found: len(found.data))
 
-def buffer_figures(buffer: Buffer) -> dict[str, Any]:
-    """Return the JSON document of a buffer: offset and size in bytes, first and last use in steps."""
-    return {
-        **{name: getattr(buffer, name) for name in BUFFER_KEYS},
-        "type": None if buffer.type is None else buffer.type.name,
-        "dims": list(buffer.dims),
-        "tensor": buffer.tensor,
-    }
+CHANGE_FIGURES = tuple(figure for change in (*CHANGES, FILE_CHANGE) for figure in change.keys)
+"""The sizes of a rewritten model, before and after."""
 
 
 def drawn_figures(measured: ArenaMeasurement) -> dict[str, Any]:
     """Return a measurement's figures for a picture, with the model's inputs and outputs."""
     ends = {"inputs": list(measured.inputs), "outputs": list(measured.outputs)}
-    return {**measurement_figures(measured), "other_kernels": [], **ends}
+    return {**document_of(measured, MEASUREMENT_FIGURES), "other_kernels": [], **ends}
 
 
 def picture(**measured: ArenaMeasurement) -> str:
@@ -183,32 +212,18 @@ def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
 
 
 def _buffer_table(title: str, buffers: Sequence[Buffer], steps: list[str]) -> Table:
-    return Table.of(
-        title,
-        buffers,
-        Figure("bytes", NUMBER, "bytes"),
-        Figure("offset", NUMBER, "offset"),
-        Figure("buffer", NAME, lambda b: b.name if b.kind == "tensor" else f"scratch of {b.name}"),
-        Figure("type", TEXT, lambda b: None if b.type is None else b.type.name),
-        Figure("shape", TEXT, lambda b: " ".join(map(str, b.dims))),
-        Figure("alive in steps", TEXT, lambda b: f"{_step(b.first_use, steps)} to {_step(b.last_use, steps)}"),
+    uses = Figure(
+        "alive in steps", TEXT, lambda buffer: f"{_step(buffer.first_use, steps)} to {_step(buffer.last_use, steps)}"
     )
+    return Table.of(title, buffers, *BUFFER_FIGURES, uses)
+
+
+def _names(buffers: Sequence[Buffer]) -> list[str]:
+    return [buffer.name for buffer in buffers]
 
 
 def _step(step: int, steps: list[str]) -> str:
     return f"{step} {steps[step]}" if steps[step] else ("inputs" if step == 0 else f"{step}")
-
-
-ARENA_SIZES = tuple(
-    Figure(label, NUMBER, key, kind=ArenaMeasurement)
-    for label, key in (
-        ("smallest arena", "minimum_arena_bytes"),
-        ("used", "arena_used_bytes"),
-        ("head", "head_bytes"),
-        ("tail", "tail_bytes"),
-    )
-)
-"""The sizes of a measurement, in bytes."""
 
 
 def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement | KernelsRefusal]) -> Table:
@@ -218,6 +233,6 @@ def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasuremen
         f"On {measured.target.name}, by kernel library",
         (measured, *others),
         Figure("kernels", TEXT, "kernels.name"),
-        *ARENA_SIZES,
+        *(size._replace(kind=ArenaMeasurement) for size in ARENA_SIZES),
         Figure("can't run it", TEXT, "reason", kind=KernelsRefusal) if is_any_refused else None,
     )

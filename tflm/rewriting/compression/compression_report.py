@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, with_thousands
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, change_rows
+from tflm.runtime.micro_measurement_report import CHANGES, FILE_CHANGE, ArenaMeasurement
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,8 @@ def shown(
         is_limited: whether RAM or flash was limited.
         instructions: instructions to decode each tensor in an inference; None if unknown.
     """
-    before, after = compressed.before, compressed.after
-    sizes = [("file", compressed.file_bytes_before, len(compressed.data)), *change_rows(before, after)]
-    tables = [Table.of_changes(sizes)]
-    title = f"{name} on {after.target.name}"
+    tables = [Table.of_changes(change.row(compressed) for change in (FILE_CHANGE, *CHANGES))]
+    title = f"{name} on {compressed.after.target.name}"
     if not compressed.tensors:
         within = " within these limits" if is_limited else ""
         return Report(title, [], tables, [f"no constant can be stored in fewer bytes{within}: the model is unchanged"])
