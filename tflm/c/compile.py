@@ -36,6 +36,7 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.graph import Graph, reordered
 from tflm.kernels.overlap import TensorFacts
 from tflm.planning.operator_order import smaller_order
+from tflm.rewriting.origins import operator_origins
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
@@ -109,7 +110,8 @@ class CompiledModel:
         code_bytes: size of all kernels in flash, for each part and optimization that was measured; None if a kernel was
             not measured.
         instructions: estimated instructions of an invoke on Cortex-M4, for each optimization; see `Instructions`.
-        stages: ranges of operators (first, end) that are computed together, a few rows at a time.
+        stages: ranges of the program's operators (first, end) that are computed together, a few rows at a time.
+        origins: for each operator of the program, its index in the model before that was simplified.
         files: contents of the files, by name.
         program: the program that the files contain.
         warm_up: number of invokes after a reset until the outputs depend on inputs only; None without state, or if the
@@ -129,6 +131,7 @@ class CompiledModel:
     code_bytes: dict[Build, int] | None
     instructions: Instructions = field(repr=False)
     stages: tuple[Rows, ...]
+    origins: tuple[int, ...]
     files: Files
     program: Program
     warm_up: int | None = None
@@ -303,11 +306,12 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     streamed = _streamed(model, options)
     model, options = model if streamed is None else streamed.model, replace(options, stream=None, stream_input=None)
     _require_small_tensors(model, options)
-    given, model = model, _simplified(model)
+    given, (model, origins) = model, _simplified(model)
     choice, kept, generated_ram_bytes = _choice(model, options)
     bound, extra, planned = (_balanced if options.feed_rows is None else _fed)(model, options, choice)
     alignment = _alignment(extra)
-    program = program_of(bound, extra, planned)
+    added = 0 if bound.feed is None else 1  # the operator that takes rows is not in the model
+    program = program_of(bound, extra, planned, (0,) * added + origins)
     if program.constant_bytes > options.max_constants:
         raise CompileError(
             f"has {program.constant_bytes:,} bytes of constants as C, more than {options.max_constants:,}; "
@@ -328,7 +332,6 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared, build)
         if build is not None and build.is_plain_on_host:
             files |= _plain_files(options, model, name)
-    added = 0 if bound.feed is None else 1  # the operator that takes rows is not in the model
     return CompiledModel(
         name,
         planned.ram_bytes,
@@ -336,12 +339,13 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         dict(zip(options.memories, planned.memories)),
         generated_ram_bytes,
         sum(any(operator.library_calls()) for operators in bound.operators for operator in operators),
-        {(i, index - (0 if i else added)): why for (i, index), why in kept.items() if i or index >= added},
+        {(i, program.origins[index] if i == 0 else index): why for (i, index), why in kept.items()},
         program.constant_bytes,
         _stack_bounds(program, choice.processors if calls_library else None),
         None if calls_library else code_bytes(kernels_of(program)),
         instructions_of(program),
         tuple(Rows(max(stage.first - added, 0), stage.end - added) for stage in planned.stages),
+        origins,
         files,
         program,
         warming,
@@ -381,27 +385,42 @@ def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> d
     return sizes
 
 
-def _simplified(model: Model) -> Model:
+class _Version(NamedTuple):
+    """A form of a model, and for each of its operators the index in the original model."""
+
+    model: Model
+    origins: tuple[int, ...]
+
+
+def _simplified(model: Model) -> _Version:
     """Return the version of a model whose program takes the least RAM: as it is, after `fold`, with a SLICE for each
     part of a SPLIT, or with its operators in another order."""
-    folded, separate = Graph(model), _with_separate_parts(model)
-    firsts = [model, folded.model(drop_unused=True)] if simplified(folded) else [model]
-    firsts += [] if separate is None else [separate]
+    whole, folded, separate = Graph(model), Graph(model), _with_separate_parts(model)
+    firsts = [_Version(model, tuple(range(len(whole.operators))))]
+    if simplified(folded):
+        firsts.append(_version(model, folded))
+    firsts += [] if separate is None else [_version(model, separate)]
     versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]
     if len(versions) == 1:
-        return model
-    return min(versions, key=lambda each: _planned(each, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
+        return versions[0]
+    return min(versions, key=lambda each: _planned(each.model, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
 
 
-def _with_separate_parts(model: Model) -> Model | None:
-    """Return the model with a SLICE for each part of a SPLIT, which can keep rows; None unless all SPLITs are of
-    images."""
+def _version(model: Model, graph: Graph) -> _Version:
+    """Return the version of a model that a rewritten graph makes."""
+    rewritten = graph.model(drop_unused=True)
+    return _Version(rewritten, operator_origins(model, rewritten, graph.moved))
+
+
+def _with_separate_parts(model: Model) -> Graph | None:
+    """Return the model's graph with a SLICE for each part of a SPLIT, which can keep rows; None unless all SPLITs are
+    of images."""
     graph = Graph(model)
     splits = [operator for operator in graph.operators if model.operator_name(operator) in SPLITS]
     if not splits or any(len(graph.shape((operator.outputs or ())[0])) != IMAGE_RANK for operator in splits):
         return None
     separate_parts(graph, graph.outputs)
-    return graph.model()
+    return graph
 
 
 SPLITS = "SPLIT", "SPLIT_V"
@@ -412,8 +431,9 @@ SETS_OF_OPERATORS = 64
 """Maximum number of sets of operators that the search for an order keeps after each step."""
 
 
-def _reordered(model: Model) -> Model:
+def _reordered(version: _Version) -> _Version:
     """Return the model with its operators in an order with a lower peak of tensors; the same model if none is found."""
+    model, origins = version
     main = model.subgraphs[0]
     graph = Graph(model)
     sizes = {
@@ -422,7 +442,7 @@ def _reordered(model: Model) -> Model:
         if not graph.is_constant(i)
     }
     found = smaller_order(model, sizes, {}, most_sets=SETS_OF_OPERATORS)
-    return model if found is None else reordered(model, found.order)
+    return version if found is None else _Version(reordered(model, found.order), tuple(origins[i] for i in found.order))
 
 
 def _stack_bounds(program: Program, processors: Processors | None) -> dict[Build, int] | None:

@@ -33,7 +33,8 @@ def compile_report(model: CompiledModel) -> Report:
     for (part, optimization), count in (model.instructions.total or {}).items():
         facts.append((f" instructions, {part} {optimization}", f"about {count:,} for an invoke"))
     for stage in model.stages:
-        facts.append(("in bands of rows", f"operators {stage.first} to {stage.end - 1}{_share(model, stage)}"))
+        places = _spans([(0, index) for index in operators_of(model, stage)])
+        facts.append(("in bands of rows", f"operators {places}{_share(model, stage)}"))
     return Report(model.name, facts)
 
 
@@ -96,9 +97,14 @@ def _share(model: CompiledModel, stage: Rows) -> str:
     return f", {in_stage[build] / total[build]:.0%} of the instructions"
 
 
+def operators_of(model: CompiledModel, stage: Rows) -> list[int]:
+    """Return the indices of a stage's operators in the model before that was simplified."""
+    return sorted({*model.origins[stage.first : stage.end]})
+
+
 def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
     """Return the instructions of a stage's operators; empty if an operator has no estimate."""
-    known = [model.instructions.operators.get(index) for index in range(stage.first, stage.end)]
+    known = [model.instructions.operators.get(index) for index in operators_of(model, stage)]
     found = [each for each in known if each is not None]
     if len(found) < len(known):
         return {}
@@ -135,8 +141,9 @@ def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
         ],
         "stages": [
             {
-                "first": stage.first,
-                "last": stage.end - 1,
+                "first": min(operators_of(model, stage)),
+                "last": max(operators_of(model, stage)),
+                "operators": operators_of(model, stage),
                 "instructions": _by_build(stage_instructions(model, stage)),
             }
             for stage in model.stages

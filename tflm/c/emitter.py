@@ -477,7 +477,8 @@ class _Writer:
         tensors = self._program.bound.tensors(operator.subgraph)
         outputs = [tensors[i] for i in operator.node.outputs]
         made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
-        title = f"{self._index(operator)} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
+        name = f"{self._program.number_of(operator)} {comment_text(operator.node.operator)}"
+        title = name + (f": {made}" if made else "")
         return f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
 
     def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
@@ -497,7 +498,7 @@ class _Writer:
         for place, call in enumerate(code.statements):
             assert isinstance(call, KernelCall)
             name = source.name_of(call.kernel)
-            comment = f" /* {self._index(code.operator)} {comment_text(code.operator.node.operator)} */"
+            comment = f" /* {self._program.number_of(code.operator)} {comment_text(code.operator.node.operator)} */"
             arguments = [self._part_argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
             forms = tuple(argument.form for argument in arguments)
             yield (
@@ -528,10 +529,6 @@ class _Writer:
         cast = "" if kind == "uint8_t *" else f"({kind})"
         return Argument(f"{cast}(base_{base.memory} + {{}})", base.offset + offset)
 
-    def _index(self, operator: BoundOperator) -> int:
-        """Return the operator's index in the original model, before the operator that takes rows was added."""
-        return operator.index - (self._program.bound.feed is not None and not operator.subgraph)
-
     def _operator(self, code: OperatorCode) -> Iterator[str]:
         yield self._title(code.operator)
         for statement in code.statements:
@@ -543,7 +540,7 @@ class _Writer:
         elif isinstance(statement, Repeat):
             yield from self._repeat(statement, code, indent)
         elif isinstance(statement, LibraryCall):
-            yield from self._library.call(statement, self._index(code.operator), indent)
+            yield from self._library.call(statement, self._program.number_of(code.operator), indent)
         elif isinstance(statement, If):
             yield f"{indent}if (*{self._byte(statement.condition)}) {{"
             yield from self._called(statement.then, code, indent + INDENT)
@@ -587,7 +584,7 @@ class _Writer:
 
     def _run(self, subgraph: int, code: OperatorCode, indent: str) -> Iterator[str]:
         yield f"{indent}if (run_subgraph_{subgraph}(ram) != 0) {{"
-        yield f"{indent}{INDENT}return {self._index(code.operator) + 1};"
+        yield f"{indent}{INDENT}return {self._program.number_of(code.operator) + 1};"
         yield f"{indent}}}"
 
     def _call(
@@ -605,7 +602,7 @@ class _Writer:
             return
         yield from wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
         # An operator that waits for more input ends the invoke without an error.
-        yield f"{indent}{INDENT}return {0 if failure == 'aborted' else self._index(code.operator) + 1};"
+        yield f"{indent}{INDENT}return {0 if failure == 'aborted' else self._program.number_of(code.operator) + 1};"
         yield f"{indent}}}"
 
     def _argument(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> str:

@@ -37,7 +37,8 @@ class Instructions:
 
     Attributes:
         total: for each processor and optimization; None if a kernel has no estimate, or the model runs other subgraphs.
-        operators: instructions of each operator's kernels, by index; operators without an estimate are missing.
+        operators: instructions of each operator's kernels, by index in the model; operators without an estimate are
+            missing.
         unknown: names of kernels without an estimate.
     """
 
@@ -82,15 +83,16 @@ def instructions_of(program: Program) -> Instructions:
     for code in program.subgraphs[0]:
         if not isinstance(code, OperatorCode):
             continue
+        number = program.number_of(code.operator)
         for statement in code.statements:
             call, count = repeated(statement)
             costs = None if call is None else _costs_of(call, count, keys)
             if costs is None:
                 is_straight = is_straight and call is not None
                 unknown |= {} if call is None else {source.name_of(call.kernel): None}
-                partial.add(code.operator.index)
+                partial.add(number)
                 continue
-            operators.setdefault(code.operator.index, Counter()).update(costs)
+            operators.setdefault(number, Counter()).update(costs)
             totals.update(costs)
     rest = _sum(PROGRAM, program_counts(program))
     is_known = rest is not None and is_straight and not unknown

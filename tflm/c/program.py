@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Union
@@ -139,6 +139,7 @@ class Program:
         structure_bytes: size of constant structures, which the emitter defines.
         feed_counter: address of the number of the next feed; None if no rows are fed.
         checks: preprocessor lines that reject processors that the program cannot run on.
+        origins: for each operator of the main subgraph, its index in the model as the caller knows it.
     """
 
     bound: BoundModel
@@ -151,6 +152,11 @@ class Program:
     structure_bytes: int = 0
     feed_counter: Pointer | None = None
     checks: str = ""
+    origins: Sequence[int] = ()
+
+    def number_of(self, operator: BoundOperator) -> int:
+        """Return an operator's index in its subgraph of the model as the caller knows it."""
+        return operator.index if operator.subgraph else self.origins[operator.index]
 
     @property
     def is_split(self) -> bool:
@@ -174,15 +180,16 @@ class Program:
         return sum(table.values.nbytes for table in self.tables) + self.structure_bytes
 
 
-def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program:
+def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan, origins: Sequence[int] | None = None) -> Program:
     """Return the program of a bound model.
 
     Args:
         bound: the model.
         extra: its state and scratch memory.
         plan: the plan of its RAM.
+        origins: index that the caller knows each operator of the main subgraph by; None if the model is the caller's.
     """
-    program = Program(bound, plan)
+    program = Program(bound, plan, origins=range(len(bound.operators[0])) if origins is None else origins)
     places = _Places(bound, extra, plan)
     by_index = {operator.index: operator for operator in bound.operators[0]}
     program.subgraphs.append([places.code(by_index, item) for item in plan.calls])
