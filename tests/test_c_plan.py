@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, counter
 from outcomes import count
+from reference_kernels import ReferenceKernels, plan
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -24,8 +25,7 @@ from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import values_lost_in_calls
-from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
-from tflm.schedule.kernels import CallNeeds, ReferenceKernels, ShapedCall
+from tflm.schedule.calls import BufferRegion, Call, CallNeeds, MovedRows, Plan, RamBuffer, ShapedCall
 from tflm.schedule.line_buffers import (
     BlockedStage,
     Blocking,
@@ -38,7 +38,7 @@ from tflm.schedule.line_buffers import (
     shared_bytes,
 )
 from tflm.schedule.lowering import Lowering, RamRequirements
-from tflm.schedule.plan import late_reads, plan
+from tflm.schedule.plan import late_reads
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule, distributed
 from tflm.schema import (

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, Draw
 from oracle import Oracle
+from reference_kernels import ReferenceKernels
 from sampling import examples, some
 from test_cli import INT8_MODEL, run
 from typer.testing import CliRunner
@@ -30,7 +31,6 @@ from tflm.c.program import OperatorCode
 from tflm.cli.app import app
 from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.calls import MovedRows
-from tflm.schedule.kernels import ReferenceKernels
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,

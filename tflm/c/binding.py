@@ -33,7 +33,7 @@ from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.schedule.feeding import Feed
+from tflm.schedule.line_buffers import Feed
 from tflm.schedule.states import States, with_states
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model

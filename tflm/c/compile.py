@@ -43,7 +43,7 @@ from tflm.rewriting.streaming import stream as streamed_form
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schedule.calls import Call, Plan
-from tflm.schedule.feeding import with_feeder
+from tflm.schedule.line_buffers import with_feeder
 from tflm.schedule.lowering import VIEW_ALIGNMENT, RamRequirements
 from tflm.schedule.normal_form import separate_parts
 from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, plan
@@ -621,8 +621,9 @@ def _require_small_tensors(model: Model, options: CompileOptions) -> None:
         for table in subgraph.tensors or ():
             facts = TensorFacts(table.type, table.shape or ())
             if facts.bytes > maximum and not (model.root.buffers or [])[table.buffer or 0].data:
-                name = comment_text(table.name or "")
-                raise CompileError(f"tensor {name} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE")
+                raise CompileError(
+                    f"tensor {table.name or ''} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE"
+                )
 
 
 def _view_alignment(bound: BoundModel, choice: KernelChoice) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tflm.c.constants import c_type, float_literal
 from tflm.c.program import FED, Pointer, Program
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schedule.feeding import Feed
+from tflm.schedule.line_buffers import Feed
 
 HEADER = Template("""\
 /* $origin */

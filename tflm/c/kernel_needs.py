@@ -27,7 +27,7 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap
 from tflm.schedule import bands
-from tflm.schedule.kernels import CallNeeds, ShapedCall
+from tflm.schedule.calls import CallNeeds, ShapedCall
 from tflm.schedule.rows import Rows
 
 IN_ORDER = tuple(

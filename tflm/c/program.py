@@ -29,7 +29,7 @@ from tflm.c.row_binding import RowBinder
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
 from tflm.schedule.calls import Call, MovedRows, Plan, RamBuffer
-from tflm.schedule.feeding import FEEDER
+from tflm.schedule.line_buffers import FEEDER
 from tflm.schedule.rows import Rows
 
 

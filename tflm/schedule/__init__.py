@@ -7,5 +7,5 @@ need.
   strategy would add another cost model.
 - `bands` writes stages in bands into a graph, `band_search` evaluates them on a target.
 - `lowering` makes a `schedule` of calls on `line_buffers`, and `plan` chooses a plan.
-- `call_checker` checks a plan. It shares only the records in `calls` and `kernels` with the modules above.
+- `call_checker` checks a plan. It shares only the records in `calls` with the modules above.
 """

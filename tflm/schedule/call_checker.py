@@ -19,8 +19,7 @@ from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.kernels.plan_checker import SymbolicRun
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
-from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
-from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
+from tflm.schedule.calls import BufferRegion, Call, CallNeeds, Kernels, MovedRows, Plan, RamBuffer, ShapedCall
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, called_subgraphs

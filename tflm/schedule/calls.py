@@ -1,9 +1,14 @@
-"""Calls of kernels on regions of buffers, and a plan: the calls in order, and the buffers with their places."""
+"""Calls of kernels on regions of buffers, what a planner needs to know about kernels, and a plan: the calls in order,
+and the buffers with their places.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from tflm.kernels.layers.geometry import Windows
+from tflm.kernels.overlap import OperatorFacts
 from tflm.memory.byte_labels import TensorKey
 from tflm.schedule.rows import Rows
 
@@ -119,3 +124,51 @@ class Plan(NamedTuple):
     def ram_bytes(self) -> int:
         """Total size of all memories in bytes."""
         return sum(self.memories)
+
+
+class ShapedCall(NamedTuple):
+    """A call before its memory is planned.
+
+    Attributes:
+        subgraph, operator: the operator.
+        facts: tensors with the shapes of the call.
+        windows: the windows along rows and columns; None for a whole operator, or one without windows.
+        lean: whether the slower kernels with less scratch are used, which compute the whole operator.
+    """
+
+    subgraph: int
+    operator: int
+    facts: OperatorFacts
+    windows: Windows | None
+    lean: bool = False
+
+
+class CallNeeds(NamedTuple):
+    """The memory needs of a call.
+
+    Attributes:
+        scratch: sizes in bytes of buffers that it writes before it reads them.
+        overlaps: for each input, the allowed distances in bytes from the start of the output to that of the input if
+            they share bytes.
+        backwards: the same if the last window is computed first; empty for kernels that cannot do that.
+    """
+
+    scratch: tuple[int, ...]
+    overlaps: tuple[range, ...]
+    backwards: tuple[range, ...] = ()
+
+
+class Kernels(Protocol):
+    """What a planner needs to know about kernels."""
+
+    def needs(self, call: ShapedCall) -> CallNeeds:
+        """Return the memory needs of a call."""
+
+    def has_lean(self, operator: int) -> bool:
+        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
+
+    def rows_copied(self, operator: int) -> Sequence[Rows] | None:
+        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
+
+    def takes_rows(self, operator: int) -> bool:
+        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""

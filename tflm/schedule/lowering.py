@@ -12,10 +12,9 @@ from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
 from tflm.planning.views import Views, last_steps
-from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
-from tflm.schedule.feeding import Feed
-from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
+from tflm.schedule.calls import BufferRegion, Call, CallNeeds, Kernels, MovedRows, RamBuffer, ShapedCall
 from tflm.schedule.line_buffers import (
+    Feed,
     LineBuffer,
     LineBufferStage,
     RowCall,

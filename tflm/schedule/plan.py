@@ -9,10 +9,8 @@ from typing import NamedTuple
 from tflm.errors import CompileError, RewriteError
 from tflm.graph import Graph, reordered
 from tflm.schedule.call_checker import values_lost_in_calls
-from tflm.schedule.calls import Call, Plan, RamBuffer
-from tflm.schedule.feeding import Feed
-from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
-from tflm.schedule.line_buffers import FINEST, BlockedStage, LeanCall, LineBufferCosts
+from tflm.schedule.calls import Call, CallNeeds, Kernels, Plan, RamBuffer, ShapedCall
+from tflm.schedule.line_buffers import FINEST, BlockedStage, Feed, LeanCall, LineBufferCosts
 from tflm.schedule.lowering import Lowering, RamRequirements
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Location, Schedule, distributed, placed
@@ -128,7 +126,7 @@ TOO_LARGE = 1 << 62
 
 def plan(
     model: Model,
-    kernels: Kernels | None = None,
+    kernels: Kernels,
     requirements: RamRequirements = ANY_RAM,
     *,
     ram_bytes: int | None = None,
@@ -140,7 +138,7 @@ def plan(
 
     Args:
         model: the model.
-        kernels: the facts about its kernels; TFLM's by default.
+        kernels: the facts about its kernels.
         requirements: what the RAM has to hold besides the tensors.
         ram_bytes: the RAM limit; the plan is then the one with the fewest calls and moves among those found to fit. If
             none fits, or without a limit, the plan is the smallest one found, or hardly larger.
@@ -155,7 +153,7 @@ def plan(
         RewriteError: every plan loses a value, which is a bug of this package.
     """
     order = late_reads(model)
-    known = Reordered(kernels or ReferenceKernels(model), order)
+    known = Reordered(kernels, order)
     model = reordered(model, order)
     search = _Search(model, known, requirements)
     if memories:
