@@ -18,11 +18,10 @@ from oracle import Oracle
 from sampling import examples
 
 import tflm
-from tflm.graph import Graph
+from tflm.graph import Graph, multiply_accumulates
 from tflm.planning.head_plan import Head
 from tflm.planning.views import Views, most_alive
 from tflm.rewriting.verification import check_tags
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule import rows as row_arithmetic
 from tflm.schedule.band_costs import BandCosts, BandedStage, OperatorCosts, StageEstimate, concatenations, stages_of
 from tflm.schedule.band_search import band_rules, write_stages

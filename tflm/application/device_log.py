@@ -13,13 +13,13 @@ from tflm.application.machine import Machine
 from tflm.application.progress import Progress
 from tflm.firmware.arena_causes import Build, builds_that_fit, contained_in, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, DeviceLog, Invokes, Place
+from tflm.graph import multiply_accumulates
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_profiler import MicroProfiler
 from tflm.runtime.micro_resource_variable import count_resource_variables
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
 

@@ -13,6 +13,7 @@ from tflm.application.several_memories import memories_of_board, spread_of
 from tflm.boards import Board
 from tflm.errors import ArenaError, ArgumentError, OperatorError, UnresolvedOperator
 from tflm.firmware.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
+from tflm.graph import multiply_accumulates
 from tflm.libraries import KernelLibrary
 from tflm.libraries.kernel_library import values_lost_with
 from tflm.memory import OptimalPlanner
@@ -20,7 +21,6 @@ from tflm.planning import MemoriesPlan, plan
 from tflm.rewriting import TiledModel, fold, tile
 from tflm.rewriting.streaming import stream
 from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
 MAX_SPLITS = 3

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tflm.atomic_write import write_atomically
+from tflm.graph import multiply_accumulates
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.runtime.micro_measurement import alive_at_each_step, covered_bytes
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
 

@@ -17,10 +17,10 @@ from tflm.atomic_write import write_atomically
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import FILE_KINDS, Arrays, npy_of
 from tflm.evaluation.runner import inputs_of, outputs_of
+from tflm.graph import multiply_accumulates
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import NAME, NUMBER, TEXT, Figure, Table
 from tflm.runtime.micro_interpreter import MicroInterpreter
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
 

@@ -15,11 +15,11 @@ from tflm.application.running import delegates_from, random_inputs, set_inputs
 from tflm.delegates import Delegate, default_delegates
 from tflm.evaluation.runner import inputs_of
 from tflm.firmware.instructions import ENOUGH, Estimate, OperatorEstimate
+from tflm.graph import multiply_accumulates
 from tflm.report import NAME, NUMBER, Figure, Report, Table
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_profiler import MicroProfiler
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
 Place = tuple[int, int]

@@ -24,11 +24,11 @@ from tflm.boards import Board, boards, by_name
 from tflm.errors import FirmwareError, OperatorError
 from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.loop_trips import PATHS, LoopShape, Path
+from tflm.graph import multiply_accumulates
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import axes
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.libraries import Kernels
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.graph import has_state
 from tflm.memory.plan_search import Progress, Reporter
-from tflm.runtime.operator_facts import has_state
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, called_subgraphs
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError
-from tflm.graph import Graph
+from tflm.graph import Graph, multiply_accumulates
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.libraries.kernel_library import overlap_allowed_by
 from tflm.memory import OptimalPlanner
@@ -22,7 +22,6 @@ from tflm.rewriting.verification import Verification, check_tags, verified
 from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.band_costs import BandedStage
 from tflm.schedule.band_search import Progress, Rewritten, Tiler
 from tflm.schedule.operator_costs import HeadArena, Measure, Objective, OneArena

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tflm.graph import multiply_accumulates
 from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Figure, Report, Table, with_thousands
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
 from tflm.versioning import operator_versions, runtime_needed, runtime_of

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError, CompileError
-from tflm.graph import Graph
+from tflm.graph import Graph, multiply_accumulates
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis, Windows, effective_size, windows
 from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.bands import PADS, ROWS, band_rule
 from tflm.schedule.calls import BufferRegion, CallNeeds, Kernels, MovedRows, ShapedCall
 from tflm.schedule.rows import Rows

@@ -9,10 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tflm.graph import Graph
+from tflm.graph import Graph, multiply_accumulates
 from tflm.runtime.micro_measurement import SeparateArenas
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.band_costs import OperatorCosts
 from tflm.schedule.bands import BandRule
 from tflm.schema.enums import BuiltinOperator

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError, StreamError
-from tflm.graph import Graph
+from tflm.graph import Graph, multiply_accumulates
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming.causal import (
     Stream,
@@ -31,7 +31,6 @@ from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
-from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.normal_form import normalize
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model, require_model
