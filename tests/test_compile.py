@@ -315,6 +315,16 @@ def test_rows_move_in_each_of_several_memories(tmp_path: Path) -> None:
     check(tmp_path, compiled)
 
 
+def test_rows_that_do_not_overlap_are_copied_with_memcpy(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 7, 9, 5))
+    images.main.output(images.pad(images.last, (1, 2), (0, 1)))
+    compiled = tflm.compile_model(tflm.Model(builder.build()), "m", self_test=2)
+    assert "memcpy(" in compiled.files["m.c"]
+    assert "memmove(" not in compiled.files["m.c"]
+    check(tmp_path, compiled)
+
+
 def test_an_array_is_known_by_its_buffer_and_its_offset() -> None:
     bound = bind_model(running_sum(), bind_small)
     placed = [(i, tensor.elements) for i, tensor in enumerate(bound.tensors()) if tensor.offset is not None]

@@ -44,7 +44,6 @@ from tflm.c.values import (
     boolean,
     range_of,
 )
-from tflm.compiler import intrinsics
 from tflm.compiler.language import BuildConstant, Intrinsic
 from tflm.delegates.compiled import casts
 
@@ -53,6 +52,9 @@ INDEX_OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 TRANSPARENT = (casts.as_int64, min, max)
 """Functions whose arguments are indices if the result is."""
+
+MOVES: Mapping[str, str] = {"copy_bytes": "memcpy", "move_bytes": "memmove"}
+"""The C functions of intrinsics that take two addresses and a number of bytes."""
 
 SOFT, HARD, OTHER = "<soft>", "<hard>", "<other>"
 """How a variable is read: in comparisons, as an index, or otherwise. The name of another variable means that the value
@@ -128,10 +130,8 @@ class _Reads(ast.NodeVisitor):
         if callee in TRANSPARENT:
             for argument in node.args:
                 self.read(argument, how)
-        elif (
-            callee is range
-            or callee is intrinsics.move_bytes
-            or (isinstance(callee, Intrinsic) and callee.name.endswith(("_at", "_from")))
+        elif callee is range or (
+            isinstance(callee, Intrinsic) and (callee.name in MOVES or callee.name.endswith(("_at", "_from")))
         ):
             for argument in node.args:
                 self.read(argument, HARD)
@@ -473,8 +473,8 @@ class ExpressionWriter:
         return Term(f"{name}{suffix}({texts})", PRIMARY, Number(dtype), C_TYPES[dtype])
 
     def _call_intrinsic(self, name: str, arguments: Sequence[ast.expr]) -> Term:
-        if name == "move_bytes":
-            return self._move_bytes(*(self.term(argument, as_index=True) for argument in arguments))
+        if name in MOVES:
+            return self._move_bytes(name, *(self.term(argument, as_index=True) for argument in arguments))
         if name == "leading_zeros":
             given = terms.c_cast(self.term(arguments[0]), "uint64_t")
             return Term(f"leading_zeros({given.text})", PRIMARY, Number("int64", Range(0, 64)), "int32_t")
@@ -488,11 +488,11 @@ class ExpressionWriter:
             return self._elements_at(self.term(arguments[0], as_index=True), name.rpartition("_")[0])
         raise TranslationError(f"C has no {name}")
 
-    def _move_bytes(self, target: Term, source: Term, count: Term) -> Term:
+    def _move_bytes(self, name: str, target: Term, source: Term, count: Term) -> Term:
         if not (isinstance(target.value, Pointer) and isinstance(source.value, Pointer)):
-            raise TranslationError("move_bytes takes addresses")
+            raise TranslationError(f"{name} takes addresses")
         self.instance.written |= target.value.roots
-        text = f"memmove({target.text}, {source.text}, (size_t){count.inside(UNARY)})"
+        text = f"{MOVES[name]}({target.text}, {source.text}, (size_t){count.inside(UNARY)})"
         return Term(text, PRIMARY, Constant(None), "")
 
     def _elements_at(self, address: Term, dtype: str) -> Term:

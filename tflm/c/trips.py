@@ -18,7 +18,7 @@ from typing import Any
 from tflm.c.program import KernelCall, Pointer, Table
 from tflm.c.scopes import names_in
 from tflm.c.syntax import body_of, parameters_of, tree_of
-from tflm.compiler.intrinsics import move_bytes
+from tflm.compiler.intrinsics import copy_bytes, move_bytes
 from tflm.compiler.language import Intrinsic, Kernel, record_of
 
 CALL = "call"
@@ -236,7 +236,7 @@ class _Function:
         return set().union(*(_names(argument) for argument in self._arguments(node, found)))
 
     def _moves_bytes(self, node: ast.Call) -> bool:
-        return isinstance(node.func, ast.Name) and self._named(node.func.id) is move_bytes
+        return isinstance(node.func, ast.Name) and self._named(node.func.id) in (copy_bytes, move_bytes)
 
     def _called(self, node: ast.Call) -> _Function | None:
         """Return the counting function of a called function; None if it counts nothing."""

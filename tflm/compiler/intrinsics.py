@@ -94,6 +94,12 @@ def move_bytes(target: int, source: int, count: int) -> int:
 
 
 @intrinsic
+def copy_bytes(target: int, source: int, count: int) -> int:
+    """Call C's memcpy with addresses of memory that does not overlap, and return the count."""
+    raise NotImplementedError
+
+
+@intrinsic
 def float64_of_bits(bits: int) -> float:
     """The float64 that has these bits."""
     raise NotImplementedError

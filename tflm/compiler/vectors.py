@@ -58,6 +58,11 @@ def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value
     return count
 
 
+def copy_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:
+    """C's memmove, so that loaded machine code needs no other function."""
+    return move_bytes(builder, target, source, count)
+
+
 def float64_of_bits(builder: ir.IRBuilder, bits: Value) -> Value:
     """The float64 that has these bits."""
     return builder.bitcast(bits, FLOAT64)

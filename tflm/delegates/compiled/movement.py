@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
-from tflm.compiler.intrinsics import move_bytes
+from tflm.compiler.intrinsics import copy_bytes, move_bytes
 from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, emitted, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bindings import FAMILIES
@@ -32,9 +32,9 @@ def move(target: Address, source: Address, count: int) -> int:
 
 @kernel
 def move_rows(target: Address, source: Address, rows: int, target_step: int, source_step: int, count: int) -> int:
-    """Copy rows of `count` bytes; the steps from one row to the next are in bytes."""
+    """Copy rows of `count` bytes, which do not overlap; the steps from one row to the next are in bytes."""
     for row in range(rows):
-        move_bytes(target + row * target_step, source + row * source_step, count)
+        copy_bytes(target + row * target_step, source + row * source_step, count)
     return DONE
 
 
@@ -72,8 +72,9 @@ def move_elements(target: Elements, source: Elements, steps: Int64s) -> int:
 @kernel
 def fill(target: Elements, value: Elements, count: int) -> int:
     """Set all elements to one value."""
+    every = value[0]
     for i in range(count):
-        target[i] = value[0]
+        target[i] = every
     return DONE
 
 
@@ -102,7 +103,7 @@ def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
             return None
         if target.size and not _is_same_memory(target, source):
             first, end = byte_bounds(source)
-            made = _copy_step(target, np.broadcast_to(source, target.shape))
+            made = _copy_step(target, np.broadcast_to(source, target.shape), may_overlap=len(copies) == 1)
             if made is None or any(first < stop and end > start for start, stop in written):
                 return None
             written.append(byte_bounds(target))
@@ -130,18 +131,23 @@ class Dimension(NamedTuple):
     source_step: int
 
 
-def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | None:
+def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any], *, may_overlap: bool) -> Step | None:
+    """Return the step of a copy; None if it has none, as in `copy_steps`.
+
+    Args:
+        may_overlap: whether target and source may overlap if both are contiguous.
+    """
     item = target.itemsize
     *outer, last = dimensions = _dimensions(target, source)
     count, is_piece = last.size * item, last[1:] == (item, item)
-    if is_piece and not outer:
+    if is_piece and not outer and (may_overlap or count < SHORTEST_ROW):
         return move.step(target=target, source=source, count=count)
     if np.may_share_memory(target, source) or len(dimensions) > RANK or item not in ELEMENTS:
         return None
-    if is_piece and len(outer) == 1 and count >= SHORTEST_ROW:
+    if is_piece and len(outer) < 2 and count >= SHORTEST_ROW:
         arrays, steps = (
             {"target": target, "source": source},
-            dict(zip(("rows", "target_step", "source_step"), outer[0])),
+            dict(zip(("rows", "target_step", "source_step"), [*outer, (1, 0, 0)][0])),
         )
         return move_rows.step(**arrays, **steps, count=count)
     if target.dtype != np.float32:
