@@ -378,14 +378,14 @@ def alike(one: QuantizationParameters | None, other: QuantizationParameters | No
 
 def copied(table: AnyTable) -> AnyTable:
     """A deep copy of a table; the bytes of constants are shared."""
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(table):
-        value = getattr(table, field.name)
-        if isinstance(value, Table):
-            changes[field.name] = copied(value)
-        elif isinstance(value, list):
-            changes[field.name] = [copied(item) for item in value]
-    return dataclasses.replace(table, **changes)
+    made = object.__new__(type(table))
+    values = vars(made)
+    for name, value in vars(table).items():
+        if isinstance(value, list):
+            values[name] = [copied(item) for item in value]
+        else:
+            values[name] = copied(value) if isinstance(value, Table) else value
+    return made
 
 
 def multiply_accumulates(model: Model, subgraph: SubGraph, operator: Operator) -> int:
