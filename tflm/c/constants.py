@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,21 +72,21 @@ def table_definition(name: str, values: npt.NDArray[Any]) -> str:
         suffix = "f" if values.dtype == np.float32 else ""
         literals = [float_literal(value, suffix) for value in values.tolist()]
     else:
-        literals = [integer_literal(value) for value in values.tolist()]
+        literal = str if values.dtype.itemsize < 4 else integer_literal
+        literals = list(map(literal, values.tolist()))
     body = "\n".join(lines_of(literals))
     return f"static const {kind} {name}[{len(literals)}] = {{\n{body}\n}};\n"
 
 
 def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
     """Return words on indented lines, with a comma after each word."""
-    line = ""
-    for word in words:
-        if line and len(indent) + len(line) + len(word) + 2 > LINE_LENGTH:
-            yield indent + line
-            line = ""
-        line += f" {word}," if line else f"{word},"
-    if line:
-        yield indent + line
+    words = list(words)
+    ends = list(itertools.accumulate(len(word) + 2 for word in words))  # with the comma, and the space after it
+    begin = before = 0
+    while begin < len(words):
+        end = max(bisect.bisect_right(ends, before + LINE_LENGTH - len(indent) + 1), begin + 1)
+        yield f"{indent}{', '.join(words[begin:end])},"
+        begin, before = end, ends[end - 1]
 
 
 BREAKS = re.compile(r", | && | \|\| | \+ ")
@@ -93,7 +95,8 @@ BREAKS = re.compile(r", | && | \|\| | \+ ")
 
 def short_lines(text: str) -> str:
     """Break lines of code with more than `LINE_LENGTH` characters."""
-    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= LINE_LENGTH else "\n".join(_pieces(line)) for line in lines)
 
 
 def _pieces(line: str) -> Iterator[str]:
