@@ -7,6 +7,7 @@ channel has four constants in a table: bias, significand, addend of the high hal
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ NARROW_INTEGERS = True
 
 CONSTANTS = 4
 """Number of integers for each channel in the table."""
+
+MAX_LAYERS = 1 << 10
+"""Number of layers whose constants are kept. A model's plans, its versions and its C code have the same layers."""
 
 NO_BIAS = np.zeros(1, np.int64)
 """The bias of sums that have one multiplier, and no bias."""
@@ -276,10 +280,30 @@ def _stepping(
     limits: npt.NDArray[np.int64],
 ) -> Requantizer | None:
     """Return the fastest requantizer to int8; None if not all channels have constants."""
-    stage = output.zero_point, output.minimum, output.maximum
     products = limits - abs(bias)
     columns = np.stack([significand, exponent, bias - products, bias + products], axis=1)
-    channels = [Channel(row[0], row[1], *stage, row[2], row[3]) for row in columns.tolist()]
+    found = _single_rounding(columns.tobytes(), output.zero_point, output.minimum, output.maximum)
+    if found is None:
+        return None
+    rounding, constants = found
+    table = np.array(constants, np.int64).reshape(-1, CONSTANTS)
+    table[:, 0] += bias
+    is_whole = (output.minimum, output.maximum) == (-128, 127)
+    clamp = "clipped" if is_whole else "limits"
+    return Requantizer(rounding, clamp, table.astype(np.int32).reshape(-1), output.minimum, output.maximum)
+
+
+@functools.lru_cache(MAX_LAYERS)
+def _single_rounding(
+    columns: bytes, zero_point: int, minimum: int, maximum: int
+) -> tuple[str, tuple[Constants, ...]] | None:
+    """Return the name of the fastest rounding for which all channels have constants, and these; None if there is none.
+
+    Args:
+        columns: significand, exponent, and lowest and highest sum of each channel, as int64.
+    """
+    rows = np.frombuffer(columns, np.int64).reshape(-1, 4).tolist()
+    channels = [Channel(row[0], row[1], zero_point, minimum, maximum, row[2], row[3]) for row in rows]
     for name, shifts, fitted in (
         ("stepped", STEPPED, Channel.fitted),
         ("corrected", CORRECTED, Channel.fitted_away),
@@ -287,19 +311,13 @@ def _stepping(
         for shift in shifts:
             constants = _all_of(channels, shift, fitted)
             if constants is not None:
-                table = np.array(constants, np.int64).reshape(-1, CONSTANTS)
-                table[:, 0] += bias
-                is_whole = (output.minimum, output.maximum) == (-128, 127)
-                clamp = "clipped" if is_whole else "limits"
-                return Requantizer(
-                    f"{name}_{shift}", clamp, table.astype(np.int32).reshape(-1), output.minimum, output.maximum
-                )
+                return f"{name}_{shift}", constants
     return None
 
 
 def _all_of(
     channels: Sequence[Channel], shift: int, fitted: Callable[[Channel, int], Constants | None]
-) -> list[Constants] | None:
+) -> tuple[Constants, ...] | None:
     """Return the constants of all channels, if all of them have some."""
     found = []
     for channel in channels:
@@ -307,7 +325,7 @@ def _all_of(
         if constants is None:
             return None
         found.append(constants)
-    return found
+    return tuple(found)
 
 
 def requantizer(
