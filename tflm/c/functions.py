@@ -10,7 +10,7 @@ from dataclasses import replace
 from tflm.c import terms
 from tflm.c.expressions import ExpressionWriter
 from tflm.c.instances import RESULTS, Instance, Instances, identifier, promoted, return_type, sets_results
-from tflm.c.scopes import assigned_in, names_in, scopes_of
+from tflm.c.scopes import assigned_in, names_in, nodes_in, scopes_of
 from tflm.c.syntax import TranslationError, body_of, tree_of
 from tflm.c.terms import PRIMARY, SUM, Term
 from tflm.c.values import (
@@ -442,7 +442,7 @@ def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
         names = names_in(value)
         if any(isinstance(target, ast.Name) and target.id in names for target in earlier):
             return True
-        loads = any(isinstance(part, ast.Subscript) for part in ast.walk(value))
+        loads = any(isinstance(part, ast.Subscript) for part in nodes_in(value))
         if loads and any(isinstance(target, ast.Subscript) for target in earlier):
             return True
         places = {name for target in targets[place:] for name in names_in(target) if isinstance(target, ast.Subscript)}
@@ -463,7 +463,7 @@ def _range_arguments(node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr]:
 
 def _may_change(bound: ast.expr, loop: ast.For) -> bool:
     """Whether a loop may change a variable that its bound depends on."""
-    if any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(bound)):
+    if any(isinstance(part, (ast.Subscript, ast.Call)) for part in nodes_in(bound)):
         return True
     return not assigned_in(loop).isdisjoint(names_in(bound))
 

@@ -91,23 +91,30 @@ def scopes_of(tree: ast.FunctionDef) -> Scopes:
 
 
 @functools.lru_cache(MAX_NODES)
+def nodes_in(node: ast.AST) -> tuple[ast.AST, ...]:
+    """Return the nodes of a syntax tree in the order of `ast.walk`; trees are never changed."""
+    return tuple(ast.walk(node))
+
+
+@functools.lru_cache(MAX_NODES)
 def names_in(node: ast.AST) -> tuple[str, ...]:
-    """Return the names in a syntax tree, each once; trees are never changed."""
-    return tuple(dict.fromkeys(part.id for part in ast.walk(node) if isinstance(part, ast.Name)))
+    """Return the names in a syntax tree, each once."""
+    return tuple(dict.fromkeys(part.id for part in nodes_in(node) if isinstance(part, ast.Name)))
 
 
 @functools.lru_cache(MAX_NODES)
 def assigned_in(node: ast.AST) -> frozenset[str]:
     """Return the variables that a syntax tree assigns, including those of its loops."""
     return frozenset(
-        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        part.id for part in nodes_in(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     )
 
 
 def _assigned(node: ast.AST) -> Iterator[str]:
     """Return the variables that are assigned, except loop variables."""
-    loops = {id(part.target) for part in ast.walk(node) if isinstance(part, ast.For)}
-    for part in ast.walk(node):
+    parts = nodes_in(node)
+    loops = {id(part.target) for part in parts if isinstance(part, ast.For)}
+    for part in parts:
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and id(part) not in loops:
             yield part.id
 

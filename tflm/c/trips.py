@@ -12,11 +12,11 @@ import ast
 import builtins
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 
 from tflm.c.program import KernelCall, Pointer, Table
-from tflm.c.scopes import names_in
+from tflm.c.scopes import MAX_NODES, names_in, nodes_in
 from tflm.c.syntax import body_of, parameters_of, tree_of
 from tflm.compiler.intrinsics import copy_bytes, move_bytes
 from tflm.compiler.language import Intrinsic, Kernel, record_of
@@ -27,6 +27,9 @@ CALL = "call"
 LONGEST_TABLE = 4096
 """Maximum number of elements of a constant table whose values are used."""
 
+MAX_CALLS = 1 << 12
+"""Number of calls whose counts are kept. Most calls of a program, and of its other plans, have the same arguments."""
+
 Counter = Callable[..., None]
 
 
@@ -36,27 +39,32 @@ def trips_of(call: KernelCall) -> dict[str, int]:
     known = {name: found for name, found in _tables(operands).items() if found is not None}
     counting = _counting(kernel, frozenset(known))
     values = {name: known.get(name) if isinstance(value, Pointer) else value for name, value in operands.items()}
-    counts = [0] * len(counting.names)
-    counting.run(counts, values)
-    return {CALL: 1, **dict(zip(counting.names, counts))}
+    return {CALL: 1, **dict(zip(counting.names, _counts(counting, counting.arguments(values))))}
 
 
-def _tables(operands: Mapping[str, Any]) -> dict[str, list[int] | None]:
+def _tables(operands: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
     """Return the values of the constant tables among a kernel's operands."""
     return {name: _values(value) for name, value in operands.items() if isinstance(value, Pointer)}
 
 
-def _values(pointer: Pointer) -> list[int] | None:
+def _values(pointer: Pointer) -> tuple[int, ...] | None:
     base, offset = pointer
     if not isinstance(base, Table) or base.values.size > LONGEST_TABLE or base.values.dtype.kind not in "iu":
         return None
-    values: list[int] = base.values.reshape(-1)[offset // base.values.itemsize :].tolist()
-    return values
+    return tuple(base.values.reshape(-1)[offset // base.values.itemsize :].tolist())
 
 
 @functools.cache
 def _counting(kernel: Kernel, known: frozenset[str]) -> _Counting:
     return _Counting(kernel, known)
+
+
+@functools.lru_cache(MAX_CALLS)
+def _counts(counting: _Counting, arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the counts of a call."""
+    counts = [0] * len(counting.names)
+    counting.root.counter(counts, 1, *arguments)
+    return tuple(counts)
 
 
 class _Counting:
@@ -68,6 +76,7 @@ class _Counting:
 
     Attributes:
         names: names of the counts.
+        root: the counting function of the kernel's function.
     """
 
     def __init__(self, kernel: Kernel, known: frozenset[str]):
@@ -84,7 +93,7 @@ class _Counting:
                 kinds[name] = frozenset(fields)
             else:
                 kinds[name] = _is_known(kernel, name, known)
-        self._root = self.function(function, kinds)
+        self.root = self.function(function, kinds)
 
     def function(self, function: FunctionType, kinds: Mapping[str, Any]) -> _Function:
         """Return the counting function for a function, given which of its parameters are known."""
@@ -100,16 +109,13 @@ class _Counting:
             self.names.append(name)
         return self.names.index(name)
 
-    def run(self, counts: list[int], values: Mapping[str, Any]) -> None:
-        """Add the counts of a call."""
-        arguments = []
-        for name in self._root.relevant:
-            record = self._records[name]
-            if record is None:
-                arguments.append(values[name])
-            else:
-                arguments.append(SimpleNamespace(**{field: values.get(f"{name}.{field}") for field in record._fields}))
-        self._root.counter(counts, 1, *arguments)
+    def arguments(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments that a call's counts depend on."""
+        return tuple(self._argument(name, values) for name in self.root.relevant)
+
+    def _argument(self, name: str, values: Mapping[str, Any]) -> Any:
+        record = self._records[name]
+        return values[name] if record is None else record._make(values.get(f"{name}.{each}") for each in record._fields)
 
 
 def _is_known(kernel: Kernel, name: str, known: frozenset[str]) -> bool:
@@ -135,7 +141,7 @@ class _Function:
         self._function, self._kinds, self._counting = function, kinds, counting
         self._tree = tree_of(function)
         self._body = body_of(self._tree)
-        self._ordinals = {id(node): number for number, node in enumerate(filter(_is_counted, ast.walk(self._tree)))}
+        self._ordinals = _ordinals(self._tree)
         self._lines: list[str] = []
         self._globals: dict[str, Any] = dict(function.__globals__)
         self._depth = 1
@@ -183,21 +189,21 @@ class _Function:
     def _is_known(self, node: ast.expr | None, unknown: set[str] | None = None) -> bool:
         """Whether the value of an expression is known while loops are counted."""
         unknown = self._unknown if unknown is None else unknown
-        for part in () if node is None else ast.walk(node):
-            if isinstance(part, ast.Name) and part.id in unknown:
-                return False
-            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                fields = self._kinds.get(part.value.id)
-                if isinstance(fields, frozenset) and part.attr not in fields:
-                    return False
-            if isinstance(part, ast.Call) and not self._can_be_called(part.func):
-                return False
-        return True
-
-    def _can_be_called(self, node: ast.expr) -> bool:
-        if not isinstance(node, ast.Name):
+        if node is None:
             return True
-        return isinstance(self._kinds.get(node.id), bool) or not isinstance(self._named(node.id), Intrinsic)
+        fields, functions = _fields_and_functions(node)
+        return (
+            unknown.isdisjoint(names_in(node))
+            and all(self._is_known_field(*field) for field in fields)
+            and all(map(self._can_be_called, functions))
+        )
+
+    def _is_known_field(self, record: str, field: str) -> bool:
+        fields = self._kinds.get(record)
+        return not isinstance(fields, frozenset) or field in fields
+
+    def _can_be_called(self, name: str) -> bool:
+        return isinstance(self._kinds.get(name), bool) or not isinstance(self._named(name), Intrinsic)
 
     def _named(self, name: str) -> Any:
         """Return the value that a name in a function refers to."""
@@ -210,7 +216,7 @@ class _Function:
         """Return the variables that decide how often something runs."""
         names: set[str] = set()
         assigned: list[tuple[ast.expr, ast.expr]] = []
-        for node in ast.walk(self._tree):
+        for node in nodes_in(self._tree):
             decides = _decider(node)
             if decides is not None and self._is_known(decides):
                 names |= _names(decides)
@@ -297,7 +303,7 @@ class _Function:
 
     def _calls_in(self, node: ast.stmt, weight: str) -> None:
         """Add the counts of the calls in a statement, except in its blocks."""
-        for part in ast.walk(_decider(node) or node):
+        for part in nodes_in(_decider(node) or node):
             if not isinstance(part, ast.Call):
                 continue
             if self._moves_bytes(part):
@@ -346,9 +352,10 @@ class _Function:
 
     def _is_same_each_time(self, node: ast.For) -> bool:
         """Whether all trips of a loop have the same counts: no control variable depends on an earlier trip."""
-        if any(isinstance(part, _LEAVING) for part in ast.walk(node)):
+        parts = nodes_in(node)
+        if any(isinstance(part, _LEAVING) for part in parts):
             return False
-        written = {name for part in ast.walk(node) for targets, _ in _assigned(part) for name in _names(targets)}
+        written = {name for part in parts for targets, _ in _assigned(part) for name in _names(targets)}
         written |= _names(node.target)
         exposed = self._exposed(node.body, set())
         return not exposed & written & (self._control - self._unknown)
@@ -365,7 +372,7 @@ class _Function:
                 for block in (node.body, node.orelse):
                     exposed |= self._exposed(block, set(inner))
                 continue
-            for part in ast.walk(node):
+            for part in nodes_in(node):
                 if isinstance(part, ast.Call):
                     exposed |= self._names_for(part) - assigned
             for targets, value in _assigned(node):
@@ -413,9 +420,23 @@ def _decider(node: ast.AST) -> ast.expr | None:
     return node.test if isinstance(node, (ast.While, ast.If)) else None
 
 
-def _is_counted(node: ast.AST) -> bool:
-    """Whether a node can have a count."""
-    return isinstance(node, (ast.For, ast.While, ast.If, ast.Call))
+@functools.cache
+def _ordinals(tree: ast.FunctionDef) -> dict[int, int]:
+    """Return the numbers of the nodes of a function that can have a count, by id."""
+    counted = (node for node in nodes_in(tree) if isinstance(node, (ast.For, ast.While, ast.If, ast.Call)))
+    return {id(node): number for number, node in enumerate(counted)}
+
+
+@functools.lru_cache(MAX_NODES)
+def _fields_and_functions(node: ast.expr) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the fields of variables in an expression, as variable and field, and the names of called functions."""
+    parts = nodes_in(node)
+    attributes = (part for part in parts if isinstance(part, ast.Attribute))
+    functions = (part.func for part in parts if isinstance(part, ast.Call))
+    return (
+        [(part.value.id, part.attr) for part in attributes if isinstance(part.value, ast.Name)],
+        [function.id for function in functions if isinstance(function, ast.Name)],
+    )
 
 
 def _names(node: ast.AST) -> set[str]:
