@@ -263,12 +263,13 @@ class BodyPlacement:
         for share in SHARES:
             top = align_up(bound + int(share * (best.height - bound)), self._alignment)
             now = min(self._beginnings(top), key=_height)
+            highest = self._highest(now)
             for _ in range(rounds * len(self._bodies)):
                 if now.height <= top or (end is not None and time.monotonic() > end):
                     break
-                changed = self._changed(now, top, chance)
+                changed = self._changed(now, highest, top, chance)
                 if changed.height <= now.height:
-                    now = changed
+                    now, highest = changed, self._highest(changed)
             best = min(best, now, key=_height)
             if best.height <= bound:
                 break
@@ -295,13 +296,17 @@ class BodyPlacement:
         height = self._place()
         return _Placed(int(height), self._offsets.copy(), order, is_high)
 
-    def _changed(self, placed: _Placed, top: int, chance: random.Random) -> _Placed:
+    def _highest(self, placed: _Placed) -> list[int]:
+        """Return the positions of the highest bodies in the order."""
+        is_highest = placed.offsets + self._bars.size > placed.height - self._alignment
+        return np.flatnonzero(is_highest[placed.order]).tolist()
+
+    def _changed(self, placed: _Placed, highest: Sequence[int], top: int, chance: random.Random) -> _Placed:
         """A changed order: one of the highest bodies, or a random one, moves forward, sometimes to the other end."""
         order, is_high = placed.order, placed.is_high
         at = chance.randrange(len(order))
         if chance.random() < 0.7:
-            is_highest = placed.offsets + self._bars.size > placed.height - self._alignment
-            at = chance.choice(np.flatnonzero(is_highest[order]).tolist())
+            at = chance.choice(highest)
         if chance.random() < 0.3:
             is_high = is_high.copy()
             is_high[order[at]] ^= 1
