@@ -14,7 +14,7 @@ import tflm
 from tflm.boards import by_name
 from tflm.cli.output import table_lines
 from tflm.firmware import board_report as shown
-from tflm.firmware.board_fit import BoardRefusal
+from tflm.firmware.board_fit import BoardRefusal, FirmwareRam
 from tflm.firmware.device_check import DeviceFinding, check_device, concerns_line, node_in_file
 from tflm.libraries import Effect, library_for
 from tflm.report import document_of
@@ -31,8 +31,8 @@ CODE = on_banks(1 << 20).code.high
 
 @pytest.fixture(autouse=True)
 def without_firmware(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make static RAM and stack unknown."""
-    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
+    """Count no static RAM and stack."""
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: FirmwareRam(0, 0))
 
 
 def numbers(text: object) -> list[float]:

@@ -135,14 +135,14 @@ def test_a_share_is_of_the_memory_that_the_arena_is_in() -> None:
 def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
     board = Board("b", "a board", M4, "arduino", "", (Bank("RAM", 1 << 20),), 1 << 20)
     fit = board_fit(MODEL, board)
-    assert fit.firmware_ram is None or fit.firmware_ram.bytes > 0
+    assert fit.firmware_ram.bytes > 0
     assert fit.fits
 
 
 @pytest.fixture
 def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make static RAM and stack unknown."""
-    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of, **named: None)
+    """Count no static RAM and stack."""
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: FirmwareRam(0, 0))
 
 
 @pytest.mark.usefixtures("arena_alone")
@@ -197,16 +197,15 @@ def test_only_the_pieces_that_are_apart_need_banks_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "beside", "lacking"),
-    [((0,), 0, 0), ((-5,), 3, 8), ((-5, 3), 3, 5), ((-5, 2), 3, 8), ((7, -1), None, -7), ((-1, -1, 2), 4, 1)],
+    [((0,), 0, 0), ((-5,), 3, 8), ((-5, 3), 3, 5), ((-5, 2), 3, 8), ((7, -1), 0, -7), ((-1, -1, 2), 4, 1)],
 )
 def test_what_is_missing_is_counted_with_what_has_no_other_bank(
-    sizes: tuple[int, ...], beside: int | None, lacking: int
+    sizes: tuple[int, ...], beside: int, lacking: int
 ) -> None:
     """Sizes that are not positive, and the largest, are those of the arena and so much more."""
     whole = sizes_on_m4()[0].minimum_arena_bytes
     banks = [whole + size if size <= 0 or size == 7 else size for size in sizes]
-    ram = None if beside is None else FirmwareRam(beside - 1, 1)
-    assert replace(fit_in(*banks), firmware_ram=ram).missing_bytes == lacking
+    assert replace(fit_in(*banks), firmware_ram=FirmwareRam(beside, 0)).missing_bytes == lacking
 
 
 def numbers(fit: BoardFit) -> set[int]:

@@ -52,13 +52,11 @@ def test_a_model_that_fits_is_left_unchanged() -> None:
 @pytest.mark.parametrize("missing", [3_000, 9_000])
 def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_same(missing: int) -> None:
     beside = board_fit(MODEL, M4).firmware_ram
-    assert beside is not None
     reserve = 1_000
     where = board(("RAM", ARENA + beside.bytes + reserve - missing))
     found = tflm.fit(MODEL, board=where, reserve=reserve)
     assert found.fits
     taken = found.found.firmware_ram
-    assert taken is not None
     assert found.minimum_arena_bytes + taken.bytes <= where.ram[0].bytes
     assert taken.reserve_bytes == reserve
     assert (
@@ -205,8 +203,6 @@ def test_a_library_that_rejects_the_model_says_why() -> None:
 
 def test_the_buffers_with_most_traffic_stay_on_the_chip_if_not_all_fit(tmp_path: Path) -> None:
     """The last step before everything is outside the chip; its project runs the plan."""
-    beside = board_fit(MODEL, M4).firmware_ram
-    assert beside is not None
     where = board(("SRAM", 9 << 10), ("PSRAM", 1 << 20))
     found = tflm.fit(MODEL, board=where, reserve=0, kernels="cmsis-nn", max_extra_macs=0.0)
     assert found.fits

@@ -61,7 +61,6 @@ def links(fit: BoardFit, firmware: Linked, ram: int, code: int, folder: Path) ->
     program = fit.board.program
     assert program is not None
     (bank,) = fit.board.memories_at_best[:1]
-    assert fit.firmware_ram is not None
     stack = fit.firmware_ram.stack_bytes - fit.stack_apart
     sizes = {
         ".text": firmware.code + code,

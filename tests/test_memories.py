@@ -112,7 +112,6 @@ def test_one_arena_and_two_are_not_asked_for_together() -> None:
 
 
 BESIDE = board_fit(MODEL, by_name("nrf52840dk")).firmware_ram
-assert BESIDE is not None
 
 
 def board(**banks: int) -> Board:

@@ -22,7 +22,7 @@ from tflm.application.projects import project_files
 from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS
 from tflm.atomic_write import write_files
-from tflm.firmware.board_fit import Answer, BoardFit, FirmwareRam, board_fit
+from tflm.firmware.board_fit import Answer, BoardFit, board_fit
 from tflm.firmware.verdict import verdict_of
 
 PICOS = ["pico", "pico2"]
@@ -85,7 +85,7 @@ def last_with(answers: set[Answer], changed: Callable[[int], BoardFit], most: in
 
 
 def with_reserve(fit: BoardFit, ram: int) -> BoardFit:
-    return replace(fit, firmware_ram=replace(fit.firmware_ram or FirmwareRam(0, 0), reserve_bytes=ram))
+    return replace(fit, firmware_ram=replace(fit.firmware_ram, reserve_bytes=ram))
 
 
 def with_less_flash(fit: BoardFit, flash: int) -> BoardFit:

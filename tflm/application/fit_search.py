@@ -316,9 +316,7 @@ class FitSearch:
     def _room(self, library: KernelLibrary) -> int:
         """Bytes that an arena in one piece may have in the chip's own RAM, with the operators that row bands need."""
         last = self.candidates[-1].found
-        ram = firmware_ram(self.model, self.board, library, MOVERS)
-        if ram is not None:
-            last = replace(last, firmware_ram=replace(ram, reserve_bytes=self.reserve))
+        last = replace(last, firmware_ram=firmware_ram(self.model, self.board, library, self.reserve, MOVERS))
         return max(last.measured.minimum_arena_bytes - last.missing_on_chip_bytes, 0)
 
     def _try(self, library: KernelLibrary, attempt: Attempt) -> bool:

@@ -10,7 +10,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.sdks import NOTHING, Span
 from tflm.errors import TflmError
-from tflm.firmware.board_fit import BoardFit, FirmwareRam
+from tflm.firmware.board_fit import BoardFit
 from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.firmware.flash import Flash, OperatorFlash, flash
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
@@ -104,7 +104,7 @@ def linked_report(name: str, model: Model, machine: Machine, path: Path) -> tupl
     predicted, linked = machine.fit(model), read_linked(path)
     findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
     found = verdict_of(linked_fit(predicted, linked), [*findings, *_arena_findings(predicted, linked)])
-    ram = predicted.firmware_ram or FirmwareRam(0, 0)
+    ram = predicted.firmware_ram
     share = machine.board.share
     sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
     arena = predicted.measured.minimum_arena_bytes
@@ -147,7 +147,7 @@ def _arena_findings(predicted: BoardFit, linked: Linked) -> list[DeviceFinding]:
 
 def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:
     """A fit in which code and static RAM are those of the linker instead of TFLM's and the SDK's."""
-    ram, share = predicted.firmware_ram or FirmwareRam(0, 0), predicted.board.share
+    ram, share = predicted.firmware_ram, predicted.board.share
     code, static = linked.flash_bytes - linked.flash[MODEL], linked.ram_bytes - linked.ram[ARENA]
     sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
     # The SDK's share is added again as a range below; subtract it here, so that each sum equals the linker's figure.

@@ -121,7 +121,7 @@ class BoardFit:
         measured: the model's arena on its part, with the kernel library.
         separate: the arenas with head and tail in separate memories; None on a board with one bank.
         model_bytes: size of the model file, which counts against the flash.
-        firmware_ram: static RAM and stack of TFLM, and the reserve; None to count none.
+        firmware_ram: static RAM and stack of TFLM, and the reserve.
         split: the required banks of head and tail; None to place them wherever they fit.
         spread: where a plan of several memories puts the arena, first, and other buffers; None without such a plan.
         code: flash of TFLM and its kernels.
@@ -132,7 +132,7 @@ class BoardFit:
     measured: ArenaMeasurement
     separate: SeparateArenas | None
     model_bytes: int
-    firmware_ram: FirmwareRam | None = None
+    firmware_ram: FirmwareRam = FirmwareRam(0, 0)
     split: Split | None = None
     code: Span = NOTHING
     unmeasured: tuple[str, ...] = ()
@@ -199,18 +199,18 @@ class BoardFit:
     @property
     def stack_apart(self) -> int:
         """Bytes of the stack that are in a memory that the SDK has for it alone."""
-        share, ram = self.board.share, self.firmware_ram
-        return 0 if share is None or ram is None else min(share.stack_bytes, ram.stack_bytes)
+        share = self.board.share
+        return 0 if share is None else min(share.stack_bytes, self.firmware_ram.stack_bytes)
 
     @property
     def reserve_bytes(self) -> int:
         """RAM reserved for the application."""
-        return 0 if self.firmware_ram is None else self.firmware_ram.reserve_bytes
+        return self.firmware_ram.reserve_bytes
 
     @property
     def other_ram(self) -> Span:
         """RAM besides the arena: static RAM, stack, reserve, the SDK's RAM, and code that is copied to the RAM."""
-        ram, share = self.firmware_ram or FirmwareRam(0, 0), self.board.share
+        ram, share = self.firmware_ram, self.board.share
         if share is None:
             return Span(ram.bytes - ram.unsure_bytes, ram.bytes)
         high = ram.bytes - self.stack_apart
@@ -418,7 +418,7 @@ def _flash_range(operators: Iterable[str], board: Board, library: KernelLibrary)
 
 
 def firmware_ram(
-    model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = (), reserve: int = 0
+    model: Model, board: Board, library: KernelLibrary, reserve: int, more_operators: Iterable[str] = ()
 ) -> FirmwareRam:
     """Return TFLM's static RAM and stack with a model's operators and some more; at most, if they were not measured."""
     found = _flash_range([*operators_of(model), *more_operators], board, library)
@@ -455,7 +455,7 @@ def board_fit(
     separate = None
     if len(board.ram) > 1 or split is not None:
         separate = measure_separate_arenas(*built, target=board.target, kernels=library, planner=planner)
-    ram = firmware_ram(model, board, library, reserve=reserve)
+    ram = firmware_ram(model, board, library, reserve)
     found = _flash_range(operators_of(model), board, library)
     return BoardFit(board, measured, separate, len(model.data), ram, split, found.code, found.unmeasured)
 
@@ -468,7 +468,7 @@ def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int
     library = first.measured.kernels
     operators = dict.fromkeys(name for model in models for name in operators_of(model))
     found = _flash_range(operators, first.board, library)
-    ram = firmware_ram(models[0], first.board, library, operators, first.reserve_bytes)
+    ram = firmware_ram(models[0], first.board, library, first.reserve_bytes, operators)
     return replace(
         first,
         measured=replace(first.measured, minimum_arena_bytes=arena_bytes),

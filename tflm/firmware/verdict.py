@@ -155,14 +155,9 @@ def _parts(fit: BoardFit) -> Iterator[FirmwarePart]:
     share, ram = fit.board.share, fit.firmware_ram
     yield FirmwarePart("arena", _exactly(sum(each.bytes for each in fit.placements)), NOTHING)
     yield FirmwarePart("model", NOTHING, _exactly(fit.model_bytes))
-    if ram is not None:
-        unsure = min(ram.unsure_bytes, ram.static_bytes)
-        yield FirmwarePart("TFLM and kernels", Span(ram.static_bytes - unsure, ram.static_bytes), fit.code)
-        yield FirmwarePart(
-            "stack", Span(max(ram.stack_bytes - (ram.unsure_bytes - unsure), 0), ram.stack_bytes), NOTHING
-        )
-    else:
-        yield FirmwarePart("TFLM and kernels", NOTHING, fit.code)
+    unsure = min(ram.unsure_bytes, ram.static_bytes)
+    yield FirmwarePart("TFLM and kernels", Span(ram.static_bytes - unsure, ram.static_bytes), fit.code)
+    yield FirmwarePart("stack", Span(max(ram.stack_bytes - (ram.unsure_bytes - unsure), 0), ram.stack_bytes), NOTHING)
     if share is not None:
         yield FirmwarePart(share.sdk, share.ram, share.code)
         if fit.stack_apart:

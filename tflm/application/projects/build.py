@@ -109,7 +109,7 @@ class Build(NamedTuple):
     def stack_bytes(self) -> int:
         """Bytes to leave for the stack."""
         bound = None if self.compiled is None else self.compiled.stack_bytes
-        if self.found is not None and self.found.firmware_ram is not None:
+        if self.found is not None:
             bound = self.found.firmware_ram.stack_bytes
         return bound + STACK_OF_MAIN if bound else MIN_STACK
 
