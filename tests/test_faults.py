@@ -241,6 +241,25 @@ def test_functions_are_recorded_of_forks_that_end_at_once_too(tmp_path: Path) ->
     assert f"=second\ntargets.py:{up}" in recorded
 
 
+STOPS_TRACING = """
+import os, sys
+sys.path.insert(0, "tools")
+import fault_recorder
+from tflm.targets import align_down, align_up
+sys.settrace(None)
+os.environ["PYTEST_CURRENT_TEST"] = "second (call)"
+fault_recorder.recorder.begin()
+align_up(7, 4)
+"""
+
+
+def test_functions_are_recorded_after_a_test_that_stops_tracing(tmp_path: Path) -> None:
+    variables = {**os.environ, RECORD: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", STOPS_TRACING], check=True, env=variables, cwd=ROOT)
+    (recorded,) = (path.read_text() for path in tmp_path.iterdir())
+    assert f"=second\ntargets.py:{align_up.__code__.co_firstlineno}\n" in recorded
+
+
 RUNS_COMPILED = """
 import os, sys
 sys.path.insert(0, "tools")
@@ -248,11 +267,13 @@ import fault_recorder, tflm, tflm.compiler.vectors
 os.environ["PYTEST_CURRENT_TEST"] = "test (call)"
 model = tflm.Model.from_file("examples/hello_world/hello_world_int8.tflite")
 tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14)).allocate_tensors()
+assert tflm.compiler.machine_code.requested_kernels()["delegates.compiled.program.run_steps"]
 """
 
 
 @pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Path) -> None:
+    """They run as without a recorder, too."""
     from tflm.delegates.compiled import program, tiles
 
     variables = {**os.environ, RECORD: str(tmp_path), "TFLM_COMPILED": "wait"}
