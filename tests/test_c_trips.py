@@ -16,6 +16,7 @@ from tflm.c.program import KernelCall, Pointer, Table
 from tflm.c.trips import trips_of
 from tflm.compiler.language import DONE, Int32s, Int64s, kernel
 from tflm.schedule.calls import RamBuffer
+from tflm.schema import BuiltinOperator, TensorType
 
 RAN: Counter[str] = Counter()
 """What ran in Python."""
@@ -99,14 +100,29 @@ def test_bounds_in_ram_are_counted_once() -> None:
     assert set(trips.values()) == {1, 7}
 
 
+@pytest.mark.parametrize("operator", ["ARG_MAX", "MEAN", "SUM"])
+def test_axes_in_ram_are_taken_to_be_the_last(operator: str) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (5, 6, 7), TensorType.INT8, tflm.quantized(0.5))
+    axis = main.input("axis", (1,), TensorType.INT32)
+    kind = TensorType.INT32 if operator == "ARG_MAX" else TensorType.INT8
+    y = main.tensor("y", (5, 6), kind, None if operator == "ARG_MAX" else tflm.quantized(0.7))
+    main.operator(BuiltinOperator[operator], [x, axis], [y])
+    main.output(y)
+    *_, call = tflm.compile_model(tflm.Model(builder.build())).program.calls()
+    elements = 5 * 6 * 6 if operator == "ARG_MAX" else 5 * 6 * 7
+    assert max(trips_of(call).values()) == elements
+
+
 def compiled() -> tflm.CompiledModel:
     """A model with two kernels."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (1, 2), tflm.schema.TensorType.FLOAT32)
-    y, z = (main.tensor(name, (1, 2), tflm.schema.TensorType.FLOAT32) for name in "yz")
-    main.operator(tflm.schema.BuiltinOperator.ABS, [x], [y])
-    main.operator(tflm.schema.BuiltinOperator.NEG, [y], [z])
+    x = main.input("x", (1, 2), TensorType.FLOAT32)
+    y, z = (main.tensor(name, (1, 2), TensorType.FLOAT32) for name in "yz")
+    main.operator(BuiltinOperator.ABS, [x], [y])
+    main.operator(BuiltinOperator.NEG, [y], [z])
     main.output(z)
     return tflm.compile_model(tflm.Model(builder.build()))
 

@@ -3,7 +3,8 @@
 A kernel's function is reduced to the statements that decide how often its loops run: those that compute loop bounds and
 conditions from numbers and constant tables. These become a Python function that counts. A loop whose trips are all the
 same is entered once, with the number of its trips as a factor. Code that depends on data in RAM is counted once: both
-branches of such a condition, and one trip of such a loop.
+branches of such a condition, and one trip of such a loop. Where axes in RAM decide how often a loop runs, all are taken
+to be the last one.
 """
 
 from __future__ import annotations
@@ -36,10 +37,32 @@ Counter = Callable[..., None]
 def trips_of(call: KernelCall) -> dict[str, int]:
     """Return how often each loop and branch of a kernel runs in a call, by function and number in it."""
     kernel, operands = call
-    known = {name: found for name, found in _tables(operands).items() if found is not None}
+    known: dict[str, Any] = {name: found for name, found in _tables(operands).items() if found is not None}
+    known |= dict.fromkeys(_axes(kernel, operands, frozenset(known)), _LAST)
     counting = _counting(kernel, frozenset(known))
     values = {name: known.get(name) if isinstance(value, Pointer) else value for name, value in operands.items()}
     return {CALL: 1, **dict(zip(counting.names, _counts(counting, counting.arguments(values))))}
+
+
+class _LastAxis:
+    """The values that are taken for axes in RAM."""
+
+    def __getitem__(self, index: int) -> int:
+        return -1
+
+
+_LAST = _LastAxis()
+
+
+def _axes(kernel: Kernel, operands: Mapping[str, Any], known: frozenset[str]) -> list[str]:
+    """Return the arrays in RAM whose values decide how often loops run."""
+    loops = _counting(kernel, known).uncertain_loops
+    arrays = {name for name, value in operands.items() if isinstance(value, Pointer)} - known if loops else ()
+    return [
+        name
+        for name in arrays
+        if kernel.parameters[name].dtype == "int32" and _counting(kernel, known | {name}).uncertain_loops < loops
+    ]
 
 
 def _tables(operands: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
@@ -77,10 +100,12 @@ class _Counting:
     Attributes:
         names: names of the counts.
         root: the counting function of the kernel's function.
+        uncertain_loops: number of loops whose trips depend on data.
     """
 
     def __init__(self, kernel: Kernel, known: frozenset[str]):
         self.names: list[str] = []
+        self.uncertain_loops = 0
         self._functions: dict[tuple[Any, ...], _Function] = {}
         function = kernel.function
         self._records = {name: record_of(function, name) for name in parameters_of(tree_of(function))}
@@ -335,6 +360,7 @@ class _Function:
 
     def _for(self, node: ast.For, weight: str) -> None:
         if not self._is_known(node.iter):
+            self._counting.uncertain_loops += 1
             self._count(node, "for", weight)
             self._uncertain(node.body, weight)
             return
