@@ -96,11 +96,11 @@ class Figure(NamedTuple):
     hint: Any = None
     meaning: str = ""
 
-    def is_of(self, record: Any) -> bool:
+    def applies_to(self, record: Any) -> bool:
         """Whether a record has the figure."""
         return self.kind is None or isinstance(record, self.kind)
 
-    def of(self, record: Any) -> Any:
+    def value_of(self, record: Any) -> Any:
         """The value of a record."""
         if callable(self.value):
             return self.value(record)
@@ -110,7 +110,7 @@ class Figure(NamedTuple):
 
     def cell(self, record: Any) -> Any:
         """The cell of a record."""
-        value = self.of(record) if self.is_of(record) else None
+        value = self.value_of(record) if self.applies_to(record) else None
         return "" if value is None else format(value, self.form) if self.form else value
 
     def as_key(self, hint: Any, meaning: str, key: str = "") -> Figure:
@@ -125,7 +125,11 @@ def json_key(key: str, hint: Any, meaning: str, value: str | Callable[[Any], Any
 
 def document_of(record: Any, figures: Iterable[Figure]) -> dict[str, Any]:
     """Return the JSON document of a record, made of those of its figures that are keys."""
-    return {each.key: _document(each.of(record), each.hint) for each in figures if each.key and each.is_of(record)}
+    return {
+        each.key: _document(each.value_of(record), each.hint)
+        for each in figures
+        if each.key and each.applies_to(record)
+    }
 
 
 def _document(value: Any, form: Any) -> Any:
@@ -159,7 +163,7 @@ class Change(NamedTuple):
     def row(self, record: Any) -> tuple[str, Any, Any]:
         """The row of a record, for `Table.of_changes`."""
         before, after = self.keys
-        return self.label, before.of(record), after.of(record)
+        return self.label, before.value_of(record), after.value_of(record)
 
 
 class Table:

@@ -590,7 +590,7 @@ class _Writer:
     def _call(
         self, call: KernelCall, code: OperatorCode, indent: str, advances: Mapping[str, str] = NOT_ADVANCED
     ) -> Iterator[str]:
-        """A call; to some pointers, by parameter, an expression is added."""
+        """Yield the lines of a call; `advances` has expressions that are added to pointers, by parameter."""
         name = source.name_of(call.kernel)
         arguments = [
             self._argument(parameter, call, code) + advances.get(parameter.name, "")

@@ -70,7 +70,7 @@ class Temporary(NamedTuple):
 
 @dataclass
 class ArenaPlan:
-    """Offsets of a subgraph's tensors, by index; `high_water_mark` is the size of their arena.
+    """Offsets of a subgraph's tensors, by index.
 
     Attributes:
         arena: tensors and temporaries.
@@ -79,11 +79,6 @@ class ArenaPlan:
 
     arena: dict[int, Place] = field(default_factory=dict)
     persistent_arena: dict[int, Place] = field(default_factory=dict)
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of the arena, to the end of its last tensor."""
-        return max((place.end for place in self.arena.values()), default=0)
 
 
 class _Lifetime(NamedTuple):

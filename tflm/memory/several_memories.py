@@ -1,7 +1,7 @@
 """Buffers in several memories, so that the traffic to slow memories is small.
 
-Which memory each buffer goes to is decided first, for the bytes that are alive together, by dynamic programming over
-the buffers in the order in which they begin: what matters for later ones is only where those still alive are. These
+Dynamic programming over the buffers, in the order in which they begin, first decides which memory each goes to, for the
+bytes that are alive together: later choices depend only on the memories of the buffers that are still alive. These
 costs guide a best-first search, which yields assignments by rising cost. The first one whose buffers can be placed in
 each memory has the least traffic.
 """

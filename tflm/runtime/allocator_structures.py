@@ -1,4 +1,4 @@
-"""What an allocator keeps beside tensors: C structures, records of the tail, and which models are in a memory."""
+"""What an allocator keeps besides tensors: C structures, records of the tail, and which models are in a memory."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ VECTOR_BYTES = (16, 32, 64)
 """Sizes in bytes of rows that are copied as one vector, without memmove."""
 
 SHORTEST_LOOP = 16
-"""Minimum size of the last dimension for which it is the innermost loop; otherwise, the longest dimension is."""
+"""The innermost loop runs over the last dimension if that has this size; otherwise, over the longest dimension."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:

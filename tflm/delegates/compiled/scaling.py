@@ -50,7 +50,7 @@ class Scaling:
         return EpilogueForm(self.scale, self.bits, self.rounds, self.left, int(adds), int(clamps))
 
     def repeated(self, count: int) -> Scaling:
-        """Return the same for `count` copies of the channels, one copy after the other."""
+        """Return the epilogue of `count` copies of the channels, one after the other."""
         rows, shifts, sums = (np.tile(part, count) for part in (self.rows, self.shifts, self.sums))
         return replace(self, rows=rows, shifts=shifts, sums=sums)
 

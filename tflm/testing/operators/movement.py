@@ -240,7 +240,7 @@ POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 
 @strategy(*POOLS)
 def pool(draw: Draw, model: DrawnOperator) -> OperatorCase:
-    """Windows up to beyond the input where padding allows it."""
+    """Windows as large as the input, or larger where padding allows it."""
     shape = draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), sizes(5)))
     padding = draw(st.sampled_from(Padding))
     windows = shape[1:3]
