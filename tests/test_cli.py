@@ -347,6 +347,9 @@ def test_models_that_share_an_arena_share_its_head(two_inputs: Path) -> None:
     assert shared["head_bytes"] == max(model["head_bytes"] for model in models)
     assert max(model["tail_bytes"] for model in models) < shared["tail_bytes"] < sum(m["tail_bytes"] for m in models)
     assert answer["needed_bytes"] >= shared["arena_used_bytes"]
+    sizes = (answer["needed_bytes"], *(shared[key] for key in ("arena_used_bytes", "head_bytes", "tail_bytes")))
+    lines = run("arena", INT8_MODEL, two_inputs).stdout.splitlines()[-4:]
+    assert all(f"  {size:,} B" in line for line, size in zip(lines, sizes, strict=True))
 
 
 def test_the_plan_can_be_drawn(tmp_path: Path) -> None:

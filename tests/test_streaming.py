@@ -41,11 +41,14 @@ from tflm.schema import (
     FullyConnectedOptions,
     ModelBuilder,
     Padding,
+    ReducerOptions,
     ReshapeOptions,
     SliceOptions,
     SoftmaxOptions,
+    SplitOptions,
     SubgraphBuilder,
     TensorType,
+    TransposeOptions,
     VarHandleOptions,
     quantized,
 )
@@ -302,6 +305,30 @@ def pools_with_strides() -> Images:
     return images
 
 
+def halves_with_exchanged_axes() -> Images:
+    """Return the mean over features of two halves of the channels, as rows of an image with time along its columns."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 3, 4))
+    x, main = images.convolution(images.last, 4, (3, 1), padding=Padding.VALID), images.main
+
+    def operator(code: BuiltinOperator, inputs: Sequence[int], shapes: Sequence[Any], options: Any) -> list[int]:
+        parameters = main.table.tensors[x].quantization
+        outputs = [main.tensor(code.name, shape, INT8, parameters) for shape in shapes]
+        images.shapes |= dict(zip(outputs, shapes))
+        main.operator(code, inputs, outputs, options)
+        return outputs
+
+    def constant(*numbers: int) -> int:
+        return main.constant("", np.array(numbers, np.int32))
+
+    axis = main.constant("axis", np.array(-1, np.int32))
+    halves = operator(BuiltinOperator.SPLIT, [axis, x], [(1, 18, 3, 2)] * 2, SplitOptions(num_splits=2))
+    both, turn = images.add(*halves), TransposeOptions()
+    (turned,) = operator(BuiltinOperator.TRANSPOSE, [both, constant(0, 2, 1, 3)], [(1, 3, 18, 2)], turn)
+    (means,) = operator(BuiltinOperator.MEAN, [turned, constant(1)], [(1, 18, 2)], ReducerOptions(keep_dims=False))
+    images.convolution(reshaped(images, means, (1, 1, 18, 2)), 3, (1, 4), padding=Padding.VALID)
+    return images
+
+
 @pytest.mark.parametrize(
     ("network", "hop", "axis", "share"),
     [
@@ -311,6 +338,7 @@ def pools_with_strides() -> Images:
         (residual_blocks_with_dilations, 4, 1, 1 / 3),
         (separable_convolutions, 1, 1, 1 / 10),
         (separable_convolutions, 2, 1, 1 / 5),
+        (halves_with_exchanged_axes, 1, 1, 1 / 10),
         (pools_with_strides, 4, 1, 1 / 4),
         (pools_with_strides, 8, 1, 1 / 2),
     ],
