@@ -11,8 +11,8 @@ the floor.
 
 Which test runs which functions is recorded in a first run of the tests, with three cases of each test function and
 eight examples of each random test, as many as run for a fault. It takes some minutes, and is kept: only files of tests
-that have changed are recorded again (`--fresh` records all). Tests that fail while they are recorded are left out, and
-named.
+that have changed are recorded again, or all if the recorder has changed (`--fresh` records all). Tests that fail while
+they are recorded are left out, and named.
 
 Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
 kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
@@ -162,7 +162,8 @@ def recorded(tree: Tree, files: list[str], jobs: int, fresh: bool) -> dict[str, 
     """The tests of these files that pass, by the name that pytest gives them."""
     kept = WORK / "tests.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
-    digests = {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in files}
+    recorder = b"".join((ROOT / "tools" / name).read_bytes() for name in ("fault_recorder.py", "fault_plugin.py"))
+    digests = {file: hashlib.sha256((ROOT / file).read_bytes() + recorder).hexdigest() for file in files}
     stale = [file for file in files if fresh or file not in known or known[file]["digest"] != digests[file]]
     for begin in range(0, len(stale), FILES_AT_A_TIME):
         print(f"recording: {len(stale) - begin} files of tests to go", file=sys.stderr, flush=True)
