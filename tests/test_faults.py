@@ -80,6 +80,8 @@ def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -
         "def f(a): return a.reshape(-1, b)",
         "def f(a): return wait(timeout=3)",
         "def f(a): time.sleep(a / 50)",
+        "def f(end): return time.monotonic() > end",
+        "def f(a): return calls(min_count=8, max_size=a + 1)",
         "def f(a): os.fsync(a + 1)",
         "def f(a=1) -> st.SearchStrategy[int]: return st.integers(a + 1, 9)",
         "@st.composite\ndef f(draw): return draw(st.integers(1, 9)) + 1",

@@ -3,8 +3,8 @@
 A fault is a typical programming slip that a good test detects: `<` for `<=`, a constant off by one, `min` for `max`,
 `+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
 by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
-errors and logs, seeds and strategies of random draws, bounds of waits and of the effort of a search, members of
-enumerations, and tables of data.
+errors and logs, seeds, strategies and sizes of random draws, bounds of waits and of the effort of a search, at the very
+tick of a clock, members of enumerations, and tables of data.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ SILENT_KEYWORDS = {
     "hidden",
     "timeout",
     "indent",
+    "min_size",
+    "max_size",
+    "min_count",
+    "max_count",
 }
 SILENT_FUNCTIONS = {"__repr__"}
 SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__slots__")
@@ -74,6 +78,10 @@ SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__
 
 GENERATORS = {"Random", "RandomState", "default_rng"}
 """Random number generators, whose seed is arbitrary."""
+
+
+CLOCK = re.compile(r"\bmonotonic\(\)|\bperf_counter\(\)")
+"""Clocks: whether the end of a wait belongs to it cannot be seen."""
 
 
 class Fault(NamedTuple):
@@ -126,7 +134,7 @@ class _Sites:
             yield from self.of(child, inside)
 
     def _at(self, node: ast.AST) -> Iterator[_Edit]:
-        if isinstance(node, ast.Compare):
+        if isinstance(node, ast.Compare) and not CLOCK.search(ast.unparse(node)):
             operands = [node.left, *node.comparators]
             for operator, before, after in zip(node.ops, operands, operands[1:]):
                 yield from self._operator(operator, before, after)
