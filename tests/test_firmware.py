@@ -18,9 +18,13 @@ from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm import libraries
+from tflm.application.device_run import DeviceRun, OperatorTicks, calibration_of
+from tflm.application.errors import RequestError
+from tflm.application.machine import MachineOptions
 from tflm.boards import boards
+from tflm.device.verdict import Status, Verdict
 from tflm.firmware.flash import SUBGRAPH_OPERATORS, estimate_flash, resolver_method, shipped, typed_registrations
-from tflm.firmware.instructions import coefficients
+from tflm.firmware.instructions import Calibration, coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
@@ -354,6 +358,50 @@ def test_the_boards_that_were_measured_take_as_long_as_said(corpus: Path) -> Non
         found = tflm.estimate(model, board="nano33ble")
         assert (found.optimization, found.covered) == ("-Os", 1)
         assert found.milliseconds == pytest.approx(line["median_us"] / 1000, rel=0.2)
+
+
+def calibrated_run(operators: list[OperatorTicks]) -> DeviceRun:
+    machine = MachineOptions(target="cortex-m4", kernels="cmsis-nn").machine()
+    return DeviceRun(
+        Verdict(Status.EQUAL, 1, 1, (), None, [], np.zeros((0, 0), np.uint32)), operators, machine, None, None
+    )
+
+
+UNUSABLE = [OperatorTicks(7, "ADD", None, 5), OperatorTicks(8, "SUB", 1.0, None)]
+"""Operators without a time, or without an estimate."""
+
+
+def test_a_calibration_replaces_the_factor_of_what_it_measured(tmp_path: Path) -> None:
+    """A device that takes three times the cycles of the table."""
+    model, part = tflm.Model(INT8_MODEL.read_bytes()), {"target": "cortex-m4", "kernels": "cmsis-nn"}
+    operators = tflm.estimate(model, **part).operators
+    ticks = [OperatorTicks(i, each.operator, 3 * each.cycles / 64, each.cycles) for i, each in enumerate(operators)]
+    path = tmp_path / "board.json"
+    path.write_text(calibration_of(calibrated_run([*ticks, *UNUSABLE]), 64).text())
+    found = Calibration.read(path)
+    assert (found.target, found.kernels, found.mhz) == ("cortex-m4", "cmsis-nn", 64)
+    assert found.cycles == {"FULLY_CONNECTED": pytest.approx(3)}
+    estimate = tflm.estimate(model, **part, calibration=found)
+    assert estimate.device_cycles == pytest.approx(3 * estimate.cycles)
+    assert estimate.milliseconds == pytest.approx(estimate.device_cycles / 64e3)
+    assert "calibrated: FULLY_CONNECTED" in estimate.note
+    with pytest.raises(tflm.FirmwareError, match="of cortex-m4 with cmsis-nn kernels, not of cortex-m4 with reference"):
+        tflm.estimate(model, target="cortex-m4", kernels="reference", calibration=found)
+
+
+def test_a_device_without_times_calibrates_nothing() -> None:
+    with pytest.raises(RequestError, match="measured no time"):
+        calibration_of(calibrated_run(UNUSABLE), 64)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "tflm calibration 1"}', "negative", "older"])
+def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, text: str) -> None:
+    given = Calibration("cortex-m4", "cmsis-nn", 64, {"ADD": -1.0 if text == "negative" else 1.0}).text()
+    texts = {"negative": given, "older": given.replace("calibration 1", "calibration 0")}
+    path = tmp_path / "board.json"
+    path.write_text(texts.get(text, text))
+    with pytest.raises(tflm.FirmwareError, match="not a calibration; tflm device calibrate writes one"):
+        Calibration.read(path)
 
 
 LESS_EXACT = ("pad", "pad, rows", "average_pool_2d", "tflm_decode")
