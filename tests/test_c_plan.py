@@ -17,10 +17,17 @@ from image_graphs import Images, image_graph
 from models import INT8, counter
 from outcomes import count
 from reference_kernels import ReferenceKernels, plan
+from sampling import drawn
 
 import tflm
+from tflm.c import source
+from tflm.c.binding import StateAndScratch, bind_model
+from tflm.c.kernel_needs import BoundKernels
+from tflm.c.row_binding import bind_lean, bind_small
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.overlap import FAR, NOWHERE
+from tflm.kernels.layers.geometry import windows
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+from tflm.libraries.kernel_library import reference_overlap
 from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
@@ -515,3 +522,19 @@ def reads_all_rows(operator: RowOperator) -> bool:
     read = {row for output in range(operator.rows) for row in range(*operator.needed(Rows(output, output + 1)))}
     heights = {facts.dims[1] for place, facts in enumerate(operator.facts.inputs) if facts and place in operator.inputs}
     return heights == {len(read)}
+
+
+@pytest.mark.parametrize("operator", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_kernels_use_the_scratch_that_they_declare(operator: str) -> None:
+    seen = set()
+    for data, _ in drawn(operator, 25):
+        try:
+            bound = bind_model(tflm.Model(data), bind_small, bind_lean=bind_lean)
+        except tflm.TflmError:
+            continue
+        facts = OperatorFacts.of(bound.model.root, bound.model.subgraphs[0], bound.model.subgraphs[0].operators[0])
+        extra = StateAndScratch(bound, source.written)
+        declared = BoundKernels(bound, extra, reference_overlap).needs(ShapedCall(0, 0, facts, windows(facts))).scratch
+        assert sorted(declared) == sorted(array.nbytes for array in extra.scratch.get((0, 0), ()))
+        seen.add(bool(declared))
+    assert seen == {False, True}

@@ -46,7 +46,7 @@ KERNELS: Mapping[str, SmallKernel] = {
     ),
     "FULLY_CONNECTED": SmallKernel(
         dense.bind,
-        dense.scratch_bytes,
+        no_scratch,
         no_overlap,
         False,
         SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False),
@@ -55,7 +55,7 @@ KERNELS: Mapping[str, SmallKernel] = {
         ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), SmallKernel(pooling.bind, no_scratch, pooling.overlap, True)
     ),
     "BATCH_MATMUL": SmallKernel(matrices.bind, no_scratch, no_overlap, False),
-    "SVDF": SmallKernel(recurrence.bind_svdf, recurrence.scratch_bytes, no_overlap, False),
+    "SVDF": SmallKernel(recurrence.bind_svdf, no_scratch, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
     "TRANSPOSE_CONV": SmallKernel(transposed_convolution.bind, no_scratch, no_overlap, False),
     "TRANSPOSE": SmallKernel(

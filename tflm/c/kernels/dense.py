@@ -19,7 +19,6 @@ from tflm.c.kernels.convolution import (
     bind_layer,
     layer_of,
     packed_weights,
-    scratch_of,
     tables_of_pairs,
 )
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
@@ -38,9 +37,8 @@ from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Requantizer, Rounding
-from tflm.kernels.layers.geometry import Axis, Windows
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import Node
-from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.reference import fully_connected
 
 NARROW_INTEGERS = True
@@ -399,13 +397,3 @@ def bind_in_place(node: Node, part: Part | None = None) -> Sequence[Step] | None
     centred = weights.astype(np.int16) - np.int16(op.weights_zero_point)
     layer = layer_of(centred[np.newaxis, :, np.newaxis, np.newaxis], bias, op, op.input_zero_point)
     return bind_vectors(layer, x[0], y[0])
-
-
-def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
-    """Return the size of an im2col tile of four vectors."""
-    x, weights = facts.inputs[:2]
-    assert x is not None
-    assert weights is not None
-    depth = weights.dims[-1]
-    vectors = facts.outputs[0].elements // max(facts.outputs[0].dims[-1], 1)
-    return scratch_of(depth, x.itemsize) if x.itemsize == 1 and vectors >= WINDOWS else 0

@@ -43,8 +43,8 @@ class SmallKernel(NamedTuple):
 
     Attributes:
         bind: binds the operator.
-        scratch_bytes: returns the size of the scratch memory of a call, given the facts with the call's shapes, and its
-            windows.
+        scratch_bytes: returns the size of the scratch memory of a call with windows, given the facts with the call's
+            shapes, and the windows. Other calls take what is bound for the whole operator.
         overlap: returns how many bytes after the output's first byte an input may begin if they share bytes. The range
             can have a step. None for kernels that are called once, element by element.
         takes_rows: whether a call can compute only some rows.

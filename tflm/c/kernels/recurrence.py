@@ -187,12 +187,3 @@ def bind_svdf(node: Node, part: Part | None = None) -> Sequence[Step] | None:
         memory=memory,
     )
     return [*find, remember]
-
-
-def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:
-    """Return the size of the newest values of all filters."""
-    x, feature, time = facts.inputs[:3]
-    assert x is not None
-    assert feature is not None
-    assert time is not None
-    return x.dims[0] * feature.dims[0] * time.itemsize
