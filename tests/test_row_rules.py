@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,12 @@ from sampling import drawn
 
 import tflm
 from tflm.graph import Graph
+from tflm.kernels.layers.geometry import output_size, padding_before
 from tflm.rewriting.streaming import time_rules
 from tflm.rewriting.streaming.time_rules import TimeRule, Track, time_rule
 from tflm.schedule.bands import BATCHES, ROWS, BandStep, band_rule
-from tflm.schedule.rows import Rows
+from tflm.schedule.rows import BandOfWindows, Rows, Window, band_of_windows
+from tflm.schema import Padding
 
 SHARED = "ADD", "L2_NORMALIZATION", "MAXIMUM", "PRELU", "SOFTMAX", "SUB"
 """Some operators whose rows follow the rule of element-wise or of row-wise operators."""
@@ -107,6 +110,31 @@ def require_reads(rule: TimeRule, step: BandStep, wanted: Rows) -> None:
             before = [each.row for row in range(rule.track.rows) for each in rule.reads(row)]
             if None not in before:
                 assert rule.causal(wanted).needed == step.needed
+
+
+def bands_of(window: Window, wanted: Rows, read: Rows) -> Iterator[BandOfWindows]:
+    """All bands of a window with these rows: what they make lies where the whole operator has it."""
+    if not window.pads_columns and read == Rows(max(read.first, 0), min(read.end, window.rows)):
+        yield BandOfWindows(read, wanted, Padding.VALID)
+    for first, end in itertools.combinations(range(window.rows + 1), 2):
+        count = output_size(Padding.SAME, end - first, window.extent, window.stride)
+        shift = first - padding_before(count, end - first, window.extent, window.stride) + window.before
+        made = Rows(shift // window.stride, shift // window.stride + count)
+        sees = first <= max(read.first, 0) and end >= min(read.end, window.rows)
+        if shift % window.stride == 0 and sees and made.covers(wanted):
+            yield BandOfWindows(Rows(first, end), made, Padding.SAME)
+
+
+@pytest.mark.parametrize("pads_columns", [False, True])
+def test_bands_of_windows_compute_and_read_the_fewest_rows(pads_columns: bool) -> None:
+    for rows, extent, stride in itertools.product(range(1, 8), range(1, 5), range(1, 5)):
+        count = output_size(Padding.SAME, rows, extent, stride)
+        window = Window(rows, extent, stride, padding_before(count, rows, extent, stride), pads_columns)
+        for wanted in itertools.starmap(Rows, itertools.combinations(range(count + 1), 2)):
+            first = wanted.first * stride - window.before
+            possible = bands_of(window, wanted, Rows(first, first + (wanted.size - 1) * stride + extent))
+            band = band_of_windows(window, wanted)
+            assert (band.made.size, band.needed.size) == min((each.made.size, each.needed.size) for each in possible)
 
 
 def graphs(name: str, count: int) -> Iterator[tuple[bytes, Arrays, Graph]]:

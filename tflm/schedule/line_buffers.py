@@ -147,7 +147,7 @@ class RowOperator:
         axis = self._windows[0]
         first = row * axis.stride - axis.before
         end = first + effective_size(axis.taps, axis.dilation)
-        return Rows(min(max(first, 0), axis.size - 1), max(min(end, axis.size), 1))
+        return Rows(max(first, 0), min(end, axis.size))
 
     def needs(self, rows: Rows) -> CallNeeds:
         """Return the memory needs of a call that computes some rows."""

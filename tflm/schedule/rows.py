@@ -79,8 +79,8 @@ def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
         return BandOfWindows(Rows(first, end), wanted, Padding.VALID)
     seen = Rows(max(first, 0), min(end, window.rows))
     best = _same(window, Rows(0, window.rows))
-    for more_before in range(min(2 * window.stride, seen.first) + 1):
-        for more_after in range(min(2 * window.stride, window.rows - seen.end) + 1):
+    for more_before in range(min(window.stride, seen.first + 1)):
+        for more_after in range(min(window.stride, window.rows - seen.end + 1)):
             band = _same(window, Rows(seen.first - more_before, seen.end + more_after))
             if band is not None and band.made.covers(wanted):
                 best = min(best, band, key=_cost)
