@@ -116,6 +116,17 @@ def test_loops_run_as_often_as_in_a_walk_through_the_codes() -> None:
     assert seen["pruned, channels"] > 0 < seen["table, 4 bits, int8, blocks"]
 
 
+@pytest.mark.parametrize("encoding", ["look-up table", "pruned", "Huffman"])
+def test_loops_run_as_often_for_every_length(encoding: str) -> None:
+    """The last code may end anywhere in a word."""
+    line = next(each for each in map(random_line, map(random.Random, range(99))) if each["encoding"] == encoding)
+    line |= {"outputs": [["int8", [9, 9, 3]]], "channels": None}
+    (whole,) = encoded_of(tflm.Model(decoding_model(line)))
+    for size in range(1, whole.size + 1):
+        encoded = whole._replace(dims=(size,))
+        assert +Counter(decoding_trips([encoded])) == +walked(encoded), size
+
+
 @pytest.mark.parametrize("optimization", ["-O2", "-Os"])
 @pytest.mark.parametrize("extension", TARGETS)
 def test_decoding_takes_the_instructions_that_were_counted(extension: str, optimization: str) -> None:

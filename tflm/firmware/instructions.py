@@ -292,7 +292,8 @@ def estimate(
     instructions = sum(operator.instructions or 0 for operator in found)
     cycles = sum(operator.cycles or 0 for operator in found)
     guessed = sum(operator.guessed_instructions for operator in found)
-    covered = instructions / (instructions + guessed) if instructions + guessed else 1.0
+    total = instructions + guessed
+    covered = instructions / total if total else 1.0
     instructions_within = counted.error + _within(found, configuration.paths, instructions, guessed)
     silicon = SILICON[part.name]
     measured = {} if calibration is None else _calibrated(calibration, part.name, name)
