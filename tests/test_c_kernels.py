@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from c_library import in_c
+from differential import assert_close
 from differential import run as run_model
 from outcomes import count
 from sampling import drawn, some
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
-from tflm.c.binding import BindSteps, BoundModel, bind_model, work_arrays
+from tflm.c.binding import BindSteps, BoundModel, bind_model, bind_plain, work_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, depthwise_convolution, flat_convolution, windows_in_place
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
@@ -30,8 +31,9 @@ from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
-from tflm.delegates.compiled import pooling, recurrent
+from tflm.delegates.compiled import pooling, recurrent, unary
 from tflm.delegates.compiled.arithmetic import linear_constants
+from tflm.delegates.compiled.bindings import FAMILIES, bind_steps
 from tflm.delegates.compiled.requantization import (
     CLAMPS,
     CONSTANTS,
@@ -493,9 +495,13 @@ def lean_or_small(context: KernelContext, node: Node, registration: Registration
     return bind_lean(context, node, registration) or bind_small(context, node, registration)
 
 
-def bound_cases(operator: str, cases: int, bind: BindSteps) -> list[BoundCase]:
-    """Random models that these kernels take, without loops over calls; counts which of all do."""
-    package, found = SmallKernel.__module__.rpartition(".")[0], []
+SMALL = SmallKernel.__module__.rpartition(".")[0]
+"""Package of the kernels for small processors."""
+
+
+def bound_cases(operator: str, cases: int, bind: BindSteps, package: str = SMALL) -> list[BoundCase]:
+    """Random models that kernels of a package take, without loops over calls; counts which of all do."""
+    found = []
     for model, invocations in drawn(operator, cases):
         try:
             expected = run_model(model, invocations, delegates=())
@@ -565,6 +571,31 @@ def memory_of(array: Array) -> Array:
     first, end = np.lib.array_utils.byte_bounds(array)
     size = array.itemsize
     return np.lib.stride_tricks.as_strided(array, ((end - first) // size,), (size,)) if array.size else array
+
+
+IN_TILES = "depthwise", "log_softmax", "pooling", "products", "recurrent", "softmax", "unary"
+"""Families of which the engine binds other kernels where a processor has large vectors."""
+
+
+@pytest.mark.filterwarnings("ignore:kernels can't be compiled")
+def test_plain_kernels_give_what_numpy_gives() -> None:
+    """All kernels of single numbers are tried."""
+    names = [name for family in IN_TILES for name in FAMILIES[family]]
+    bound = [
+        case for name in names for case in bound_cases(name, 8, bind_plain, bind_steps.__module__.rpartition(".")[0])
+    ]
+    run = in_c(step for case in bound for step in case.steps)
+    for case in bound:
+        tensors, subgraph = case.bound.tensors(), case.bound.model.subgraphs[0]
+        for values, results in zip(case.invocations, case.expected):
+            for index, value in zip(subgraph.inputs or (), values):
+                tensors[index].elements[...] = np.asarray(value, None).reshape(tensors[index].elements.shape)
+            for step in case.steps:
+                run(step)
+            outputs = [np.array(tensors[index].elements, None) for index in subgraph.outputs or ()]
+            assert_close([found.reshape(result.shape) for found, result in zip(outputs, results)], results)
+    tried = {step.kernel.function for case in bound for step in case.steps}
+    assert {each.function for each in vars(unary).values() if isinstance(each, Kernel)} <= tried
 
 
 @pytest.mark.runs(0.01)
