@@ -15,7 +15,17 @@ import fault_plugin
 import pytest
 from fault_recorder import RECORD, functions_of
 from fault_sites import Fault, applied, faults
-from faults import CASES_OF_A_TEST, concerned, fastest, function_at, functions, importing, packages, selected
+from faults import (
+    CASES_OF_A_TEST,
+    concerned,
+    fastest,
+    function_at,
+    functions,
+    importing,
+    is_in_signature,
+    packages,
+    selected,
+)
 from faults import Test as Entry
 
 from tflm.compiler.calls import is_available
@@ -129,6 +139,12 @@ class B:
 @pytest.mark.parametrize(("line", "name"), [(1, ""), (5, "B.c"), (6, "B.c"), (8, "B.c.d"), (9, "B.c"), (11, "")])
 def test_a_line_belongs_to_the_innermost_function(line: int, name: str) -> None:
     assert function_at(functions(SOURCE), line) == name
+
+
+@pytest.mark.parametrize(("line", "is_in_one"), [(4, False), (5, True), (6, True), (7, False), (11, False)])
+def test_defaults_are_in_the_signature(line: int, is_in_one: bool) -> None:
+    source = "import a\n\n@a\n# comment\ndef f(\n    b=1):\n    c = 2\n\nclass D:\n\n    e = 1\n"
+    assert is_in_signature(source, line) == is_in_one
 
 
 def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_time() -> None:
