@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tflm.rewriting.verification import check_tags
 from tflm.schedule import rows as row_arithmetic
 from tflm.schedule.band_costs import BandCosts, BandedStage, OperatorCosts, StageEstimate, concatenations, stages_of
 from tflm.schedule.band_search import band_rules, write_stages
+from tflm.schedule.bands import Stage
 from tflm.schedule.operator_costs import measured_costs
 from tflm.schedule.rows import Rows, Window, band_of_windows
 from tflm.schedule.stage_search import Liveness, tilings_within
@@ -477,6 +479,45 @@ def test_a_tensor_that_broadcasts_along_rows_keeps_an_operator_out_of_bands(othe
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == (other[1] == 6)
 
 
+def stages_in(graph: Graph, live: Liveness) -> list[Stage]:
+    """All stages of a graph that have more than one row."""
+    stage_of, count = stages_of(graph, live, band_rules(graph), longest=8), len(graph.operators)
+    spans = [(first, end) for first in range(count) for end in range(first + 1, count + 1)]
+    return [stage for stage in itertools.starmap(stage_of, spans) if stage is not None and stage.rows > 1]
+
+
+@given(model=image_graph(), data=st.data())
+@settings(max_examples=examples(20))
+def test_bands_are_as_long_as_a_head_allows(model: bytes, data: st.DataObject) -> None:
+    """Whatever was asked of the same stage before."""
+    graph = Graph(tflm.Model(model))
+    live, count = Liveness(graph), len(graph.operators)
+    stages = stages_in(graph, live)
+    if not stages:
+        return
+    make = partial(StageEstimate, data.draw(st.sampled_from(stages)), live)
+    costs = OperatorCosts((1000,) * count, (16,) * count, (1,) * count, slice=10, concatenation=1)
+    asked, rows = make(costs), make(costs).stage.rows
+    peaks = {make(costs).of([Rows(0, length)], False).peak for length in range(1, rows + 1)}
+    heads = sorted({peak - below for peak in peaks for below in (0, 1)})
+    for head, backwards in itertools.product(heads[:: len(heads) // 10 + 1], (False, True)):
+        found = asked.within(head, backwards)
+        assert found == make(costs).within(head, backwards)
+        if found is None:
+            continue
+        assert found.peak <= head
+        (stage,) = found.stages
+        done, limit = 0, rows
+        for band in stage.bands:
+            assert band.end == rows - done if backwards else band.first == done
+            if band.size < limit:
+                longer = Rows(band.first - backwards, band.end + (not backwards))
+                assert make(costs).of([longer], backwards).peak > head
+            done += band.size
+            limit = min(2 * band.size, rows - done)
+        assert done == rows
+
+
 @given(model=image_graph(), data=st.data())
 @settings(max_examples=examples(40))
 def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
@@ -485,9 +526,7 @@ def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
     before = tflm.Model(model)
     graph = Graph(before)
     rules, live, count = band_rules(graph), Liveness(graph), len(graph.operators)
-    stage_of = stages_of(graph, live, rules, longest=8)
-    spans = [(first, end) for first in range(count) for end in range(first + 1, count + 1)]
-    stages = [stage for stage in itertools.starmap(stage_of, spans) if stage is not None and stage.rows > 1]
+    stages = stages_in(graph, live)
     if not stages:
         return
     stage = data.draw(st.sampled_from(stages))
