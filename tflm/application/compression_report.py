@@ -9,7 +9,7 @@ from typing import Any
 
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
-from tflm.application.rewriting_report import Placed
+from tflm.application.rewriting_report import PLACED_FIGURES, Placed
 from tflm.errors import TflmError
 from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
 from tflm.report import Report, document_of
@@ -105,7 +105,7 @@ def compression_figures(
 ) -> Any:
     """Return the JSON document of a compressed model; sizes in bytes."""
     return {
-        **where.figures(),
+        **document_of(where, PLACED_FIGURES),
         "model": str(path),
         "target": compressed.after.target.name,
         "kernels": compressed.after.kernels.name,

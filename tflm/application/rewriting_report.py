@@ -15,7 +15,7 @@ from tflm.firmware.board_report import verdict
 from tflm.memory import SearchProgress
 from tflm.planning import ModelPlan
 from tflm.planning.improved_model import ImprovedModel
-from tflm.report import Report, document_of, with_thousands
+from tflm.report import Report, document_of, json_key, with_thousands
 from tflm.rewriting import TiledModel
 from tflm.rewriting.tiling_report import shown
 from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
@@ -50,10 +50,20 @@ class Placed:
             report.notes.append("it does not fit these memories")
         report.notes.extend([self.advice] if self.advice else [])
 
-    def figures(self) -> dict[str, Any]:
-        """Return the JSON document."""
-        board = None if self.fit is None else self.fit.board.name
-        return {"board": board, "fits": self.fits, "memories": self.uses, "advice": self.advice or None}
+
+PLACED_FIGURES = (
+    json_key("board", str | None, "the board; null without `--board`", "fit.board.name"),
+    json_key(
+        "fits", bool | None, "whether it fits the board, or the memories of head and tail; null without either", "fits"
+    ),
+    json_key("memories", list[MemoryUse], "the use of each memory", "uses"),
+    json_key(
+        "advice",
+        str | None,
+        "if it does not fit the board: kernels that need much less, and the command to continue with",
+        lambda placed: placed.advice or None,
+    ),
+)
 
 
 def placed(path: Path, model: Model, found: ImprovedModel, machine: Machine, memories: TwoMemories | None) -> Placed:
@@ -74,7 +84,7 @@ def placed(path: Path, model: Model, found: ImprovedModel, machine: Machine, mem
 def plan_figures(path: Path, found: ModelPlan, written: bool, where: Placed) -> Any:
     """Return the JSON document of a plan; sizes in bytes."""
     return {
-        **where.figures(),
+        **document_of(where, PLACED_FIGURES),
         "model": str(path),
         "target": found.target.name,
         "kernels": found.after.kernels.name,
@@ -106,7 +116,7 @@ VERIFIED_INPUTS = 5
 def tile_figures(path: Path, tiled: TiledModel, where: Placed) -> Any:
     """Return the JSON document of a rewritten model; sizes in bytes."""
     return {
-        **where.figures(),
+        **document_of(where, PLACED_FIGURES),
         "model": str(path),
         "target": tiled.after.target.name,
         "release": tiled.after.kernels.release.name,

@@ -16,6 +16,7 @@ from tflm.boards.sdks import ORIGINS, SdkShare, Span, sdk_share
 from tflm.errors import VersionAssumed
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.releases import Release, Releases
+from tflm.report import json_key
 from tflm.targets import Target
 
 UNITS = {"K": 1 << 10, "M": 1 << 20}
@@ -39,6 +40,9 @@ class Bank:
     def is_external(self) -> bool:
         """Whether it is slow memory outside the chip."""
         return self.name in ("PSRAM", "SDRAM")
+
+
+MEMORY_FIGURES = (json_key("name", str, "a memory of the board, the fastest first"), json_key("bytes", int, "its size"))
 
 
 @dataclass(frozen=True)

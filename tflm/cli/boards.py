@@ -6,11 +6,40 @@ from typing import Annotated
 
 import typer
 
-from tflm.application.board_list import board_figures, board_list_report
 from tflm.application.errors import RequestError
+from tflm.boards import Board
 from tflm.boards.names import with_words
+from tflm.boards.sdks import sdks_for
+from tflm.boards.table import MEMORY_FIGURES
 from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson
+from tflm.report import TEXT, Figure, Report, Table, document_of, json_key, short_size
+
+OTHER_NAMES = "--board also takes other names of vendors, PlatformIO, Zephyr and Arduino, and a file: my_board.toml"
+
+
+def _memories(board: Board) -> str:
+    return " + ".join(f"{bank.name} {short_size(bank.bytes)}" for bank in board.ram)
+
+
+BOARD_FIGURES = (
+    Figure("board", TEXT, "name").as_key(str, "a board or chip"),
+    Figure("", TEXT, "description").as_key(str, "what it is"),
+    json_key("chip", str | None, "its chip; null for a chip", lambda board: board.chip or None),
+    Figure("part", TEXT, "target.name").as_key(str, "its part", "target"),
+    Figure("kernels", TEXT, "kernels").as_key(str, "its usual kernel library"),
+    Figure("SDK", TEXT, "sdk"),
+    json_key("sdk", str | None, "its usual SDK", lambda board: board.sdk or None),
+    json_key("sdks", list[str], "the SDKs for --sdk", lambda board: sdks_for(board.places)),
+    json_key("npu", str | None, "its Ethos-U, as a configuration of Vela", lambda board: board.npu or None),
+    Figure("RAM, fastest first", TEXT, _memories),
+    json_key("ram", [MEMORY_FIGURES], "its memories, the fastest first"),
+    Figure("flash", TEXT, lambda board: board.flash_bytes and short_size(board.flash_bytes)),
+    json_key("flash_bytes", int | None, "its flash; null if a chip has none"),
+    json_key("aliases", list[str], "other names"),
+    json_key("source", str | None, "the source of the figures", lambda board: board.source or None),
+)
+"""The figures of a board; sizes in bytes."""
 
 
 def boards(
@@ -31,4 +60,5 @@ def boards(
     found = with_words([word for text in words or [] for word in text.split()])
     if not found:
         raise RequestError(f"no board or chip with {' and '.join(map(repr, words or []))}; tflm boards lists all")
-    answer(as_json, {"boards": list(map(board_figures, found))}, board_list_report(found))
+    documents = [document_of(board, BOARD_FIGURES) for board in found]
+    answer(as_json, {"boards": documents}, Report("", [], [Table.of("", found, *BOARD_FIGURES)], [OTHER_NAMES]))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tflm.boards.sdks import Span
+from tflm.boards.table import MEMORY_FIGURES
 from tflm.firmware.board_fit import BoardFit, BoardRefusal, Placement
 from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.verdict import Verdict, verdict_of
@@ -92,8 +93,6 @@ PLACEMENT_FIGURES = (
     json_key("bytes", int, "its size"),
     json_key("bank", str | None, "the memory that it goes to; null if it fits none", "bank.name"),
 )
-
-MEMORY_FIGURES = (json_key("name", str, "a memory of the board, the fastest first"), json_key("bytes", int, "its size"))
 
 IDENTITY = (
     Figure("board", TEXT, "board.name").as_key(str, "the board", "name"),
