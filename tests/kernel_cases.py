@@ -120,7 +120,10 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"x": x, "y": y} for x, y in (("int8", "int32"), ("int32", "int8"), ("int64", "float32"), ("uint8", "int64"))
     ],
     cast.is_not_zero: [{"x": dtype} for dtype in ("float32", "int8", "int64")],
-    cast.truncate: [{"y": dtype} for dtype in ("int8", "int32", "int64", "uint8")],
+    cast.truncate: [
+        *({"truncation": "int32", **_same("y", "highest")(dtype)} for dtype in ("int8", "int32", "uint8")),
+        {"truncation": "int64", **_same("y", "highest")("uint32")},
+    ],
     elementwise.each: [
         *_functions("ADD SUB MAXIMUM", x1="int32", x2="int32", y="int32"),
         *_functions("ADD MUL SQUARED_DIFFERENCE", x1="int64", x2="int64", y="int64"),
@@ -192,7 +195,10 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     unary.look_up: [{"x": "uint8", "table": "int8", "y": "int8"}, {"x": "uint16", "table": "int16", "y": "int16"}],
     unary.refuse_below: [{"x": dtype} for dtype in ("int8", "int16")],
     unary.quantize: [{"y": dtype} for dtype in ("int8", "int16", "int32", "uint8")],
-    unary.dequantize: [{"x": dtype} for dtype in ("int8", "int16")],
+    unary.dequantize: [
+        *({"conversion": "float32", "scale": "float32", "x": dtype} for dtype in ("int8", "int16")),
+        {"conversion": "float64", "scale": "float64", "x": "int16"},
+    ],
     unary.requantize: [{"x": x, "y": y} for x, y in (("int32", "int8"), ("int16", "int16"), ("int16", "int32"))],
     unary.sigmoid_int16: _functions("LOGISTIC TANH"),
     variable_copies.take_mirrored: [
@@ -277,8 +283,6 @@ def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
             continue
         if kind.is_pointer:
             values[name] = array(rng, kind.dtype)
-        elif kind.dtype == "float64":
-            values[name] = {"lowest": -128.0, "highest": 127.0}[name]
         else:
             values[name] = number(rng, name, scratch)
     if "limits" in dtypes and (special is None or "limits" not in special(rng, dtypes)):
@@ -790,7 +794,16 @@ def _sigmoid(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _dequantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"scale": float(rng.random())}
+    return {"scale": rng.random(1).astype(dtypes["scale"])}
+
+
+def _truncate(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    info = np.iinfo(dtypes["y"])
+    ends = np.array([info.min, info.max + 1], np.float32)
+    special = [*ends, *np.nextafter(ends, np.float32(0)), -0.5, 0.5, np.nan, np.inf, -np.inf]
+    x = np.concatenate([special, rng.normal(0, info.max, 12)]).astype(np.float32)
+    y, highest = np.zeros(x.size, info.dtype), np.array([info.max], info.dtype)
+    return {"x": x, "y": y, "limits": ends, "highest": highest, "count": x.size}
 
 
 def _quantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -806,6 +819,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "arithmetic.multiply": _factors,
         "batch_matmul.matmul": _matmul,
         "broadcast_args.broadcast_shapes": _broadcast,
+        "cast.truncate": _truncate,
         "classifier.classify": _classify,
         "cumulation.add_up_float32": _cumulation,
         "cumulation.add_up_int8": _cumulation,

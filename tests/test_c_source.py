@@ -17,7 +17,7 @@ from c_language import Line, on_line
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
 from test_compile import EVERYTHING, WARNINGS
 
-from tflm import Model, ModelBuilder, compile_model
+from tflm import Model, ModelBuilder, compile_model, quantized
 from tflm.c.helpers import CONSTANTS, helpers_of
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
@@ -400,17 +400,24 @@ def test_a_macro_is_defined_with_those_that_it_uses(name: str) -> None:
     assert {*used} == {*defined}
 
 
-@pytest.mark.parametrize("operator", FUNCTIONS_OF_FLOATS)
-def test_functions_of_floats_need_no_double_precision(operator: str) -> None:
+@pytest.mark.parametrize(
+    ("operator", "source", "target"),
+    [
+        *((operator, TensorType.FLOAT32, TensorType.FLOAT32) for operator in FUNCTIONS_OF_FLOATS),
+        *(("CAST", TensorType.FLOAT32, TensorType[target]) for target in ("INT8", "INT16", "INT32")),
+        *(("DEQUANTIZE", TensorType[source], TensorType.FLOAT32) for source in ("INT8", "INT16")),
+    ],
+)
+def test_functions_of_floats_need_no_double_precision(operator: str, source: TensorType, target: TensorType) -> None:
     """Most microcontrollers compute with doubles in software, which takes hundreds of instructions each."""
     builder = ModelBuilder()
     main = builder.subgraph()
-    x, y = main.input("x", (4,), TensorType.FLOAT32), main.tensor("y", (4,), TensorType.FLOAT32)
+    x, y = main.input("x", (4,), source, quantized(0.1)), main.tensor("y", (4,), target)
     main.operator(BuiltinOperator[operator], [x], [y])
     main.output(y)
-    source = compile_model(Model(builder.build()), "function").files["function.c"]
-    assert "float" in source
-    assert "double" not in source
+    text = compile_model(Model(builder.build()), "function").files["function.c"]
+    assert "float" in text
+    assert "double" not in text
 
 
 def test_every_kernel_is_tested() -> None:

@@ -202,11 +202,16 @@ def requantize(
     return DONE
 
 
+CONVERSIONS: dict[str, Callable[..., Any]] = {"float32": as_float32, "float64": as_float64}
+Conversion = Annotated[Callable[..., Any], CONVERSIONS]
+
+
 @kernel
-def dequantize(x: Elements, y: Float32s, scale: float, zero_point: int, count: int) -> int:
+def dequantize(conversion: Conversion, x: Elements, y: Float32s, scale: Elements, zero_point: int, count: int) -> int:
     """Convert integers to the real numbers that they stand for."""
+    factor = scale[0]
     for i in range(count):
-        y[i] = scale * (x[i] - zero_point)
+        y[i] = factor * conversion(as_int32(x[i] - zero_point))
     return DONE
 
 
@@ -256,10 +261,18 @@ def absolute_int16(
     return DONE
 
 
+EXACT_ZERO_POINT = (1 << 24) - (1 << 15)
+"""Limit of a zero point whose difference from each int16 is exact in float32."""
+
+
 def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
     """Return the step that computes results without a table; None if no kernel does."""
     if isinstance(op, AffineDequantize):
-        return dequantize.step(**arrays, scale=float(op.scale), zero_point=op.zero_point)
+        # The product of two float32 is rounded once, as TFLM rounds a product of doubles, if both are exact.
+        is_exact = abs(op.zero_point) < EXACT_ZERO_POINT
+        kind = "float32" if is_exact else "float64"
+        scale = np.array([op.scale], kind)
+        return dequantize.step(conversion=kind, **arrays, scale=scale, zero_point=op.zero_point)
     if arrays["x"].itemsize == 1:
         return None
     if isinstance(op, Int16Input):
