@@ -138,6 +138,11 @@ def _document(value: Any, form: Any) -> Any:
     return document_of(value, form) if isinstance(form, tuple) else value
 
 
+def sizes_of(record: Any, figures: Iterable[Figure]) -> list[tuple[str, str]]:
+    """Return the figures of a record that have a label as facts of a report; all are bytes."""
+    return [(each.label, with_thousands(each.value_of(record))) for each in figures if each.label is not None]
+
+
 class Change(NamedTuple):
     """A figure before and after a change: a row of a table, and two keys of a JSON document.
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
-from tflm.application.rewriting_report import PLACED_FIGURES, Placed
+from tflm.application.rewriting_report import Placed, smaller_figures
 from tflm.errors import TflmError
 from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
-from tflm.report import Report, document_of
+from tflm.report import Report, json_key
 from tflm.rewriting.compression import CompressedModel
-from tflm.rewriting.compression.compression_report import shown
+from tflm.rewriting.compression.compression_report import CompressedTensor, shown
 from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
 from tflm.schema.model import Model
 
@@ -100,25 +100,29 @@ def compression_report(
     return report
 
 
+COMPRESSION_FIGURES = (
+    json_key("target", str, "the machine that counted", "after.target.name"),
+    json_key("kernels", str, "the kernel library of the firmware", "after.kernels.name"),
+    json_key("release", str, "the TFLM of the firmware", "after.kernels.release.name"),
+    json_key("gains", bool, "whether anything is compressed", lambda found: bool(found.tensors)),
+    *CHANGE_FIGURES,
+    json_key("tensors", list[CompressedTensor], "the compressed tensors"),
+    json_key("decompression_memory_bytes", int, "memory for decoded tensors outside the arena", "decompression_memory"),
+    json_key("needed_operators", list[str], "operators that the resolver needs in addition to those of the original"),
+    json_key("verified_inputs", int, "random inputs whose answers were compared; 0 if nothing is compressed"),
+)
+"""The figures of a compressed model; sizes in bytes."""
+
+
 def compression_figures(
     path: Path, compressed: CompressedModel, flash_change: int | None, cost: Decoding | None, where: Placed
-) -> Any:
-    """Return the JSON document of a compressed model; sizes in bytes."""
+) -> dict[str, Any]:
+    """Return the JSON document of a compressed model."""
     return {
-        **document_of(where, PLACED_FIGURES),
-        "model": str(path),
-        "target": compressed.after.target.name,
-        "kernels": compressed.after.kernels.name,
-        "release": compressed.after.kernels.release.name,
-        "gains": bool(compressed.tensors),
+        **smaller_figures(path, compressed, COMPRESSION_FIGURES, where),
         "firmware_flash_change_bytes": flash_change,
-        **document_of(compressed, CHANGE_FIGURES),
-        "decompression_memory_bytes": compressed.decompression_memory,
-        "tensors": list(compressed.tensors),
         "decoding_instructions": None if cost is None else list(cost.by_tensor),
         "decoding_share": None if cost is None else cost.share,
-        "needed_operators": list(compressed.needed_operators),
-        "verified_inputs": compressed.verified_inputs,
     }
 
 

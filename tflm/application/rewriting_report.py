@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,10 @@ from tflm.application.memories import MemoryUse, TwoMemories, fit_of, memories_t
 from tflm.firmware.board_fit import BoardFit
 from tflm.firmware.board_report import verdict
 from tflm.memory import SearchProgress
-from tflm.planning import ModelPlan
 from tflm.planning.improved_model import ImprovedModel
-from tflm.report import Report, document_of, json_key, with_thousands
+from tflm.report import Figure, Report, document_of, json_key, with_thousands
 from tflm.rewriting import TiledModel
-from tflm.rewriting.tiling_report import shown
+from tflm.rewriting.tiling_report import TiledStage, shown
 from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
 from tflm.schedule.band_search import Progress
 from tflm.schema.model import Model
@@ -81,29 +80,6 @@ def placed(path: Path, model: Model, found: ImprovedModel, machine: Machine, mem
     return Placed(fit, uses_of(found, memories, fit), fits, advice)
 
 
-def plan_figures(path: Path, found: ModelPlan, written: bool, where: Placed) -> Any:
-    """Return the JSON document of a plan; sizes in bytes."""
-    return {
-        **document_of(where, PLACED_FIGURES),
-        "model": str(path),
-        "target": found.target.name,
-        "kernels": found.after.kernels.name,
-        "release": found.after.kernels.release.name,
-        "greedy_head_bytes": found.greedy_head_bytes,
-        "head_bytes": found.head_bytes,
-        "head_bytes_before": found.before.head_bytes,
-        "lower_bound_bytes": found.lower_bound_bytes,
-        "proved_optimal": found.proved_optimal,
-        "minimum_arena_bytes_before": found.minimum_arena_bytes_before,
-        "minimum_arena_bytes": found.minimum_arena_bytes,
-        "gains": found.gains,
-        "written": written,
-        "offsets": list(found.offsets),
-        "overwritten": [{"output": output, "input": input} for output, input in found.overwritten.items()],
-        "order": None if found.order is None else list(found.order.order),
-    }
-
-
 def plan_progress(at: SearchProgress) -> str:
     """How far a search is, for people."""
     return f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
@@ -113,21 +89,23 @@ VERIFIED_INPUTS = 5
 """Default number of random inputs on which the rewritten model's results are compared."""
 
 
-def tile_figures(path: Path, tiled: TiledModel, where: Placed) -> Any:
-    """Return the JSON document of a rewritten model; sizes in bytes."""
-    return {
-        **document_of(where, PLACED_FIGURES),
-        "model": str(path),
-        "target": tiled.after.target.name,
-        "release": tiled.after.kernels.release.name,
-        "gains": tiled.gains,
-        **document_of(tiled, CHANGE_FIGURES),
-        "extra_macs": tiled.extra_macs,
-        "rewrites": tiled.rewrites,
-        "stages": tiled.stages,
-        "needed_operators": list(tiled.needed_operators),
-        "verified_inputs": tiled.proved.inputs,
-    }
+TILE_FIGURES = (
+    json_key("target", str, "the machine that counted", "after.target.name"),
+    json_key("release", str, "the TFLM of the firmware", "after.kernels.release.name"),
+    json_key("gains", bool, "whether anything was found that is smaller"),
+    *CHANGE_FIGURES,
+    json_key("extra_macs", float, "multiply-accumulates more than before, as a share of those before"),
+    json_key("rewrites", dict[str, int], "how often a small rewrite was made"),
+    json_key("stages", list[TiledStage], "the stages that run in bands"),
+    json_key("needed_operators", list[str], "operators that the resolver needs and that the model had no need of"),
+    json_key("verified_inputs", int, "random inputs whose answers were compared", "proved.inputs"),
+)
+"""The figures of a tiled model; sizes in bytes."""
+
+
+def smaller_figures(path: Path, found: ImprovedModel, figures: Iterable[Figure], where: Placed) -> dict[str, Any]:
+    """Return the JSON document of a smaller model."""
+    return {"model": path, **document_of(where, PLACED_FIGURES), **document_of(found, figures)}
 
 
 def tile_report(found: TiledModel, name: str, enough: int | None) -> Report:

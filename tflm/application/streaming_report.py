@@ -8,9 +8,27 @@ from typing import Any
 from tflm.application.evaluation_report import difference_figures
 from tflm.application.machine import Machine
 from tflm.evaluation import Evaluation
-from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, document_of, json_key, with_thousands
 from tflm.rewriting.streaming import StreamedModel
+from tflm.rewriting.streaming.streamed_model import StreamedLayer
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
+
+STREAM_FIGURES = (
+    json_key("hop", int, "new frames of an invoke"),
+    json_key("window", int, "frames that an answer is computed from; with `--causal`, more than the original's"),
+    json_key("input", int, "the input that is streamed, from 0"),
+    json_key("axis", int, "its dimension along which frames are"),
+    json_key("frame", int, "elements of that dimension in a frame"),
+    json_key("causal", bool, "whether no layer pads time: another network"),
+    json_key("warm_up", int, "invokes after a reset until only real frames count"),
+    json_key("state_bytes", int, "size of the variables"),
+    json_key("macs", int, "multiply-accumulates of an invoke"),
+    json_key("macs_before", int, "those of the original model"),
+    json_key("macs_without_padding", int, "those if no rows next to padding had to be computed again"),
+    json_key("windows_checked", int, "windows whose answers were compared with the original's"),
+    json_key("layers", list[StreamedLayer], "the operators along time"),
+)
+"""The figures of a streaming model; sizes in bytes."""
 
 
 def streaming_figures(
@@ -21,15 +39,13 @@ def streaming_figures(
     compared: Evaluation | None,
 ) -> dict[str, Any]:
     """The JSON document."""
-    names = ("hop", "window", "input", "axis", "frame", "causal", "warm_up", "state_bytes", "macs", "macs_before")
-    figures = {name: getattr(streamed, name) for name in (*names, "macs_without_padding", "windows_checked")}
     arenas = {
         "minimum_arena_bytes_before": before.minimum_arena_bytes,
         "minimum_arena_bytes": after.minimum_arena_bytes,
         "target": after.target.name,
     }
     difference = {} if compared is None else {"samples": compared.count, **difference_figures(compared)}
-    return {"model": path, **figures, **arenas, "layers": streamed.layers, **difference}
+    return {"model": path, **document_of(streamed, STREAM_FIGURES), **arenas, **difference}
 
 
 LAYER_FIGURES = (

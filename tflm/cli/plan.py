@@ -15,7 +15,7 @@ from tflm.application.machine import MachineOptions
 from tflm.application.memories import head_limit, memories_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written, is_same_file
-from tflm.application.rewriting_report import placed, plan_figures, plan_progress
+from tflm.application.rewriting_report import placed, plan_progress, smaller_figures
 from tflm.application.several_memories import memories_figures, memories_of, memories_report
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, show, status_line, wrote
@@ -23,7 +23,7 @@ from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, Plan
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import write_csv
-from tflm.planning.plan_report import shown
+from tflm.planning.plan_report import PLAN_FIGURES, shown
 from tflm.targets import align_up
 
 
@@ -148,7 +148,7 @@ def plan(
     if csv is not None:
         write_atomically(csv, buffers_as_csv(found.after).encode())
     if as_json:
-        print_json(plan_figures(model, found, written, where))
+        print_json({**smaller_figures(model, found, PLAN_FIGURES, where), "written": written})
         return
     report = shown(found, title_of(model))
     if not found.gains:

@@ -16,7 +16,14 @@ from tflm.application.machine import MachineOptions
 from tflm.application.memories import head_limit, memories_from
 from tflm.application.models import bytes_from, load_model, share_from, title_of
 from tflm.application.output_files import Written
-from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, tile_figures, tile_progress, tile_report
+from tflm.application.rewriting_report import (
+    TILE_FIGURES,
+    VERIFIED_INPUTS,
+    placed,
+    smaller_figures,
+    tile_progress,
+    tile_report,
+)
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam
@@ -97,7 +104,7 @@ def tile(
         arena_plot(plot, title_of(model), both)
     report = tile_report(found, title_of(model), enough)
     where.add_to(report)
-    answer(as_json, tile_figures(model, found, where), report)
+    answer(as_json, smaller_figures(model, found, TILE_FIGURES, where), report)
     if not as_json:
         wrote(*(path for path in (None if is_kept else output, plot) if path is not None))
     if missing:

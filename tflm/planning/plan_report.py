@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tflm.libraries import REFERENCE
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
 from tflm.planning.operator_order import OperatorOrder
-from tflm.report import Report, with_thousands
+from tflm.report import NUMBER, Figure, Report, json_key, sizes_of
 from tflm.runtime.micro_measurement_report import ArenaMeasurement, picture
 from tflm.targets import Target
 
@@ -65,16 +65,41 @@ class ModelPlan(ImprovedModel):
         return self.head_bytes < self.before.head_bytes or self.minimum_arena_bytes < self.minimum_arena_bytes_before
 
 
+PLAN_FIGURES = (
+    json_key("target", str, "the machine that was planned for", "target.name"),
+    json_key("kernels", str, "the kernel library that was planned for", "after.kernels.name"),
+    json_key("release", str, "the TFLM that it is built into", "after.kernels.release.name"),
+    Figure("head planned by TFLM", NUMBER, "greedy_head_bytes").as_key(int, "the head planned by TFLM"),
+    Figure("head with this plan", NUMBER, "head_bytes").as_key(int, "the head with this plan"),
+    json_key("head_bytes_before", int, "the head with the plan that the model had, if any", "before.head_bytes"),
+    Figure("peak of live buffers", NUMBER, "lower_bound_bytes").as_key(int, "peak of live buffers"),
+    json_key("proved_optimal", bool, "whether the plan is proved optimal for these buffers"),
+    Figure("smallest arena", NUMBER, "minimum_arena_bytes").as_key(int, "the smallest arena that works with the plan"),
+    Figure("  before", NUMBER, "minimum_arena_bytes_before").as_key(int, "the smallest one without it"),
+    json_key("gains", bool, "whether the head or the smallest arena is smaller than before"),
+    json_key("offsets", list[int], "of each tensor of each subgraph in turn; -1 for one that is not planned"),
+    json_key(
+        "overwritten",
+        [
+            (
+                json_key("output", int, "a tensor that lies in the place of another", lambda pair: pair[0]),
+                json_key("input", int, "the tensor that it overwrites", lambda pair: pair[1]),
+            )
+        ],
+        "outputs that overwrite inputs",
+        lambda found: found.overwritten.items(),
+    ),
+    json_key(
+        "order", list[int] | None, "old indices of the operators in their new order; null if unchanged", "order.order"
+    ),
+)
+"""The figures of a plan; those with a label are sizes in bytes."""
+
+
 def shown(found: ModelPlan, name: str = "plan") -> Report:
     """The plan as a text report."""
     kernels = found.after.kernels.name
-    facts = [
-        ("head planned by TFLM", with_thousands(found.greedy_head_bytes)),
-        ("head with this plan", with_thousands(found.head_bytes)),
-        ("peak of live buffers", with_thousands(found.lower_bound_bytes)),
-        ("smallest arena", with_thousands(found.minimum_arena_bytes)),
-        ("  before", with_thousands(found.minimum_arena_bytes_before)),
-    ]
+    facts = sizes_of(found, PLAN_FIGURES)
     if found.overwritten:
         facts.append(("in-place outputs", f"{len(found.overwritten)}"))
     if found.order is not None:
