@@ -14,6 +14,7 @@ import tflm
 from tflm.cli.app import app
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.wake_word import S3, needs_in, size_for_all, tensor_arena_sizes
+from tflm.libraries import library_for
 from tflm.libraries.pins import ESPHOME
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions
@@ -97,8 +98,8 @@ def test_versions_are_listed_once_and_in_their_order() -> None:
 def test_known_issues_stand_beside_the_size() -> None:
     for need in tensor_arena_sizes(MODEL):
         for version in need.esp_nn:
-            release = f"esphome {need.first_esphome}"
-            found = operator_findings(MODEL, target=S3, kernels=f"esp-nn@{version}", release=release)
+            library = library_for(f"esp-nn@{version}", S3, f"esphome {need.first_esphome}")
+            found = operator_findings(MODEL, target=S3, kernels=library)
             assert list(need.findings) == found
 
 

@@ -193,12 +193,12 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None) 
     return CFile(short_lines(text), writer.steps)
 
 
-def includes_of(code: str, own: str | None = None) -> str:
-    """Return the includes and declarations that code needs: its own header, if any, and the C library's."""
+def includes_of(code: str) -> str:
+    """Return the includes and declarations of the C library that code needs."""
     used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
     headers = ["stdbool.h"] + ["stddef.h"] * bool(used)
     checks = ASSERT if "assert(" in code else []
-    lines = [f'#include "{own}"'] * bool(own) + [f"#include <{header}>" for header in headers] + used
+    lines = [f"#include <{header}>" for header in headers] + used
     return "".join(f"{line}\n" for line in [*lines, *checks, *_math_of(code)])
 
 

@@ -140,14 +140,13 @@ def operator_findings(
     target: Target | str,
     kernels: Kernels = "reference",
     board: Board | None = None,
-    release: Releases | None = None,
 ) -> list[DeviceFinding]:
     """Run the checks of `check_device` on operators in the model's file, without allocating the model.
 
     Args, Raises: as for `check_device`.
     """
     target = require_target(target)
-    library = library_for(kernels, target, release)
+    library = library_for(kernels, target)
     return [
         *_data_outside(model),
         *_plan_for_other_kernels(model, target, library),

@@ -70,7 +70,6 @@ def lost_values(
     model: Model,
     places: Mapping[TensorKey, Place],
     scratch: Mapping[TensorKey, Sequence[Place]] | None = None,
-    registrations: Mapping[str, Registration] = REGISTRATIONS,
     overlaps: Mapping[str, Overlap] | None = None,
 ) -> Iterator[LostValue]:
     """Every value that a plan loses, in the order in which operators would read them; none for a safe plan.
@@ -79,11 +78,10 @@ def lost_values(
         model: valid except for its plan.
         places: the tensors in the head, by subgraph and tensor; all others are assumed to have separate memory.
         scratch: the scratch buffers of each operator, by subgraph and operator.
-        registrations: the known operators; all others are opaque.
         overlaps: overlaps by operator name that replace those of the registrations, because a kernel library may read
             and write in another order.
     """
-    return SymbolicRun(model, places, scratch or {}, registrations, overlaps or {}).lost()
+    return SymbolicRun(model, places, scratch or {}, REGISTRATIONS, overlaps or {}).lost()
 
 
 class SymbolicRun:

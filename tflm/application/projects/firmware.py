@@ -8,7 +8,6 @@ from string import Template
 
 from tflm.application.export import ArenaMemory, Firmware, SourceStyle, sources
 from tflm.application.machine import Machine
-from tflm.application.projects.arduino import ARDUINO_FIRST
 from tflm.application.projects.bare import tflm_values
 from tflm.application.projects.build import NOT_BUILT, Build, project_names
 from tflm.application.projects.kind import Kind
@@ -21,6 +20,8 @@ from tflm.planning import MemoriesPlan
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
 from tflm.schema.model import Model
+
+ARDUINO_FIRST = "#include <Chirale_TensorFlowLite.h>\n"
 
 ESP_ALLOCATION = "heap_caps_aligned_alloc(16, $size, MALLOC_CAP_INTERNAL | MALLOC_CAP_8BIT)"
 """How ESP-IDF allocates an arena."""

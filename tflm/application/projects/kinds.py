@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
-from tflm.application.projects.arduino import arduino_values
 from tflm.application.projects.bare import esp_memory, qemu_values, section, stm32_parts, stm32_values, zephyr_memory
 from tflm.application.projects.build import Build
 from tflm.application.projects.esp_idf import esp_values
 from tflm.application.projects.kind import ONCE, SKETCH, Entry, Kind
-from tflm.application.projects.parts import ids_of
+from tflm.application.projects.parts import ids_of, pinned
 from tflm.application.projects.platformio import platformio_values
 from tflm.boards.sdks import ORIGINS
+
+
+def arduino_values(build: Build) -> dict[str, str]:
+    """Values for the templates of a sketch.
+
+    Raises:
+        RequestError: the board is not one of Arduino's.
+    """
+    fqbn = build.ids.fqbn
+    if not fqbn:
+        raise RequestError("a project for arduino needs an Arduino board; name it with --board")
+    return {"fqbn": fqbn, "core": pinned(":".join(fqbn.split(":")[:2]))}
 
 
 def zephyr_values(build: Build) -> dict[str, str]:
