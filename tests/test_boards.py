@@ -171,9 +171,9 @@ def test_head_and_tail_never_share_a_bank() -> None:
     assert not fit_in(large, 1).fits_ram
 
 
-def bank_numbers(pieces: list[int], sizes: list[int], **apart: int) -> list[int] | None:
+def bank_numbers(pieces: list[int], sizes: list[int], **separate: int) -> list[int] | None:
     banks = [Bank(str(i), size) for i, size in enumerate(sizes)]
-    found = banks_for(pieces, banks, **apart)
+    found = banks_for(pieces, banks, **separate)
     return None if found is None else [banks.index(bank) for bank in found]
 
 
@@ -187,12 +187,12 @@ def test_pieces_go_to_the_fastest_banks_that_hold_them_together() -> None:
     assert bank_numbers([], []) == []
 
 
-def test_only_the_pieces_that_are_apart_need_banks_of_their_own() -> None:
-    assert bank_numbers([1, 1], [9, 9], apart=2) == [0, 1]
-    assert bank_numbers([1, 1], [9], apart=2) is None
-    assert bank_numbers([1, 1, 1], [9, 9], apart=2) == [0, 1, 0]
-    assert bank_numbers([1, 1, 8], [9, 9], apart=2) == [0, 1, 0]
-    assert bank_numbers([1, 1, 9], [9, 9], apart=2) is None
+def test_only_separate_pieces_need_banks_of_their_own() -> None:
+    assert bank_numbers([1, 1], [9, 9], separate=2) == [0, 1]
+    assert bank_numbers([1, 1], [9], separate=2) is None
+    assert bank_numbers([1, 1, 1], [9, 9], separate=2) == [0, 1, 0]
+    assert bank_numbers([1, 1, 8], [9, 9], separate=2) == [0, 1, 0]
+    assert bank_numbers([1, 1, 9], [9, 9], separate=2) is None
 
 
 @pytest.mark.parametrize(

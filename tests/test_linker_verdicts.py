@@ -61,7 +61,7 @@ def links(fit: BoardFit, firmware: Linked, ram: int, code: int, folder: Path) ->
     program = fit.board.program
     assert program is not None
     (bank,) = fit.board.memories_at_best[:1]
-    stack = fit.firmware_ram.stack_bytes - fit.stack_apart
+    stack = fit.firmware_ram.stack_bytes - fit.separate_stack_bytes
     sizes = {
         ".text": firmware.code + code,
         ".rodata": fit.model_bytes,

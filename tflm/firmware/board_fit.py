@@ -95,9 +95,9 @@ class Room(NamedTuple):
     other_bytes: int
     other_banks: tuple[Bank, ...]
 
-    def place(self, pieces: Sequence[int], apart: int = 0) -> list[Bank] | None:
+    def place(self, pieces: Sequence[int], separate: int = 0) -> list[Bank] | None:
         """The memories of pieces and of everything else; None if they do not fit."""
-        return banks_for([*pieces, self.other_bytes], self.banks, apart, self.other_banks)
+        return banks_for([*pieces, self.other_bytes], self.banks, separate, self.other_banks)
 
     def bank(self, named: Bank) -> Bank:
         """Return this room's memory with the name of another memory; that memory itself if there is none."""
@@ -197,7 +197,7 @@ class BoardFit:
         return NOTHING if available is None else Span(taken.low - available.high, taken.high - available.low)
 
     @property
-    def stack_apart(self) -> int:
+    def separate_stack_bytes(self) -> int:
         """Bytes of the stack that are in a memory that the SDK has for it alone."""
         share = self.board.share
         return 0 if share is None else min(share.stack_bytes, self.firmware_ram.stack_bytes)
@@ -213,7 +213,7 @@ class BoardFit:
         ram, share = self.firmware_ram, self.board.share
         if share is None:
             return Span(ram.bytes - ram.unsure_bytes, ram.bytes)
-        high = ram.bytes - self.stack_apart
+        high = ram.bytes - self.separate_stack_bytes
         taken = Span(max(high - ram.unsure_bytes, 0), high).plus(share.ram)
         return taken.plus(self.program_code) if share.code_in_ram else taken
 
@@ -331,7 +331,7 @@ class BoardFit:
         if self.spread is not None:
             return self._placed_spread(room, self.spread)
         if self.split is not None:
-            return self._placed_apart(room, self.split)
+            return self._placed_separately(room, self.split)
         has_others = self.other_ram.high > 0
         needed = self.measured.minimum_arena_bytes
         banks = room.place([needed])
@@ -339,7 +339,7 @@ class BoardFit:
             return (Placement("arena", needed, banks[0]),), (banks[1] if has_others else None), True
         if self.separate is not None:
             pieces = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
-            banks = room.place(pieces, apart=2)
+            banks = room.place(pieces, separate=2)
             if banks is not None:
                 parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
                 return parts, (banks[2] if has_others else None), True
@@ -357,7 +357,7 @@ class BoardFit:
         fits = min(left.values()) >= 0 and (bank_of_others is not None or room.other_bytes <= 0)
         return spread, bank_of_others if self.other_ram.high > 0 else None, fits
 
-    def _placed_apart(self, room: Room, split: Split) -> tuple[tuple[Placement, ...], Bank | None, bool]:
+    def _placed_separately(self, room: Room, split: Split) -> tuple[tuple[Placement, ...], Bank | None, bool]:
         """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""
         assert self.separate is not None
         head, tail = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
@@ -389,12 +389,12 @@ class BoardRefusal:
 
 
 def banks_for(
-    pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0, for_last: Sequence[Bank] | None = None
+    pieces: Sequence[int], banks: Sequence[Bank], separate: int = 0, for_last: Sequence[Bank] | None = None
 ) -> list[Bank] | None:
     """Place pieces in banks, the first piece in the fastest possible one; None if they do not all fit.
 
     Args:
-        pieces: their sizes; the first `apart` pieces need different banks, all others may share one.
+        pieces: their sizes; the first `separate` pieces need different banks, all others may share one.
         for_last: the banks that the last piece can be in; all by default.
     """
 
@@ -403,8 +403,8 @@ def banks_for(
             return placed
         for bank in banks if for_last is None or len(rest) > 1 else for_last:
             taken = sum(size for size, other in zip(pieces, placed) if other == bank)
-            is_apart = len(placed) < apart and bank in placed
-            if not is_apart and taken + rest[0] <= bank.bytes and (found := place(rest[1:], [*placed, bank])):
+            is_taken = len(placed) < separate and bank in placed
+            if not is_taken and taken + rest[0] <= bank.bytes and (found := place(rest[1:], [*placed, bank])):
                 return found
         return None
 

@@ -160,8 +160,10 @@ def _parts(fit: BoardFit) -> Iterator[FirmwarePart]:
     yield FirmwarePart("stack", Span(max(ram.stack_bytes - (ram.unsure_bytes - unsure), 0), ram.stack_bytes), NOTHING)
     if share is not None:
         yield FirmwarePart(share.sdk, share.ram, share.code)
-        if fit.stack_apart:
-            yield FirmwarePart(f"stack in memory of its own ({share.sdk})", _exactly(-fit.stack_apart), NOTHING)
+        if fit.separate_stack_bytes:
+            yield FirmwarePart(
+                f"stack in memory of its own ({share.sdk})", _exactly(-fit.separate_stack_bytes), NOTHING
+            )
         if share.code_in_ram:
             yield FirmwarePart("code and constants, copied to RAM", fit.program_code, NOTHING)
     if ram is not None and ram.reserve_bytes:

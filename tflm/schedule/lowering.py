@@ -295,9 +295,9 @@ class Lowering:
             return [call]
         (memory, begin), (other, written) = (locations[region.buffer] for region in (input, output))
         begin, written = begin + input.offset, written + output.offset
-        apart = memory != other or begin + input.bytes <= written or written + output.bytes <= begin
+        unaliased = memory != other or begin + input.bytes <= written or written + output.bytes <= begin
         forwards, backwards, *_ = call.overlaps[place]
-        if apart or begin - written in forwards:
+        if unaliased or begin - written in forwards:
             return [call]
         if begin - written in backwards:
             return [self._block(call, Rows(0, operator.rows))._replace(backwards=True)]

@@ -130,7 +130,7 @@ def causal_form(model: Model, streamed: int, track: Track) -> tuple[Model, int]:
         StreamError: a layer pads time that has no causal form; the message names it.
     """
     graph = Graph(model)
-    _pad_apart(graph, streamed, track)
+    _pad_separately(graph, streamed, track)
     rules = [_moved_back(rule) for rule in tracks_of(graph, streamed, track)]
     timed = timeline(graph, rules, streamed, track, 1)
     earlier = _rows_before(graph, rules)
@@ -159,7 +159,7 @@ def _rows_before(graph: Graph, rules: Sequence[TimeRule | None]) -> Mapping[int,
     return earlier
 
 
-def _pad_apart(graph: Graph, streamed: int, track: Track) -> None:
+def _pad_separately(graph: Graph, streamed: int, track: Track) -> None:
     """Let a PAD do the padding of layers that pad both time and the other dimension of an image."""
     operators: list[Operator] = []
     for index, (operator, rule) in enumerate(zip(graph.operators, tracks_of(graph, streamed, track))):
