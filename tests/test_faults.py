@@ -195,20 +195,6 @@ def test_the_fastest_cases_of_each_test_are_kept() -> None:
     assert sorted(kept) == [*list(many)[2:], "a.py::u"]
 
 
-def test_some_cases_of_each_test_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fault_plugin, "recorder", object())
-    items: list[Any] = [SimpleNamespace(nodeid=name) for name in ["a", *(f"b[{i}]" for i in range(9)), "c[0]", "c[1]"]]
-    operators: list[Any] = [SimpleNamespace(nodeid=f"d[{name}]") for name in ("ADD", "SUB", "MUL", "DIV")]
-    items += [
-        *operators,
-        *(SimpleNamespace(nodeid=f"e[{name}]") for name in ("arena", "plan --memories", "fold, strip", "run")),
-    ]
-    fault_plugin.pytest_collection_modifyitems(items)
-    names = ["a", "b[0]", "b[4]", "b[8]", "c[0]", "c[1]", "d[ADD]", "d[SUB]", "d[MUL]", "d[DIV]"]
-    names += ["e[arena]", "e[plan --memories]", "e[fold, strip]", "e[run]"]
-    assert [item.nodeid for item in items] == names
-
-
 def test_processes_of_tests_have_no_limit_of_memory() -> None:
     """AddressSanitizer reserves more than a limit allows."""
     show = [sys.executable, "-c", "import resource; print(*resource.getrlimit(resource.RLIMIT_DATA))"]

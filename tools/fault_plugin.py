@@ -1,14 +1,12 @@
 """The pytest plugin for `tools/faults.py`.
 
 It reports each test and its duration to the recorder. If `SELECTION` is in the environment, it is a file with the tests
-to run, in order. Of a test function with many cases, the first, middle and last one are recorded, or all if each is an
-operator or a command; others run last, as far as there is time.
+to run, in order. Other cases of the same test functions run last, as far as there is time.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import resource
 import subprocess
 import time
@@ -20,7 +18,7 @@ from fault_recorder import recorder
 
 SELECTION = "TFLM_FAULTS_SELECTION"
 OTHER_CASES, OTHER_SECONDS = 400, 15.0
-"""Cases of a test function that run though they were not recorded, and the time after which no more begin."""
+"""Cases of a test function that run though they were not selected, and the time after which no more begin."""
 
 DATA_BYTES = 6 << 30
 """Memory limit of the tests' own process, because a fault may request any amount."""
@@ -55,14 +53,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what is selected, or some cases of each test function to record."""
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    if recorder is not None:
-        recorded = {id(item) for some in cases.values() for item in _recorded_cases(some)}
-        items[:] = [item for item in items if id(item) in recorded]
+    """Keep what is selected, and other cases of the same test functions."""
     if SELECTION in os.environ:
+        cases: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
         tests = Path(os.environ[SELECTION]).read_text(encoding="utf-8").splitlines()
         places = {test: place for place, test in enumerate(tests)}
         functions = dict.fromkeys(test.split("[")[0] for test in tests)
@@ -70,15 +65,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         found = (item for item in items if item.nodeid in places)
         items[:] = [*sorted(found, key=lambda item: places[item.nodeid]), *more]
         others.update(item.nodeid for item in more)
-
-
-def _recorded_cases(cases: list[pytest.Item]) -> list[pytest.Item]:
-    from tflm.cli.app import NAMES  # once pytest is configured
-    from tflm.kernels import REGISTRATIONS
-
-    if all(re.split("[], ]", item.nodeid.partition("[")[2])[0] in {*REGISTRATIONS, *NAMES} for item in cases):
-        return cases
-    return [cases[i] for i in (0, len(cases) // 2, -1)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,11 +9,10 @@ module (or that are in files that import it, where it has no functions), the che
 hang counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than
 the floor.
 
-Which test runs which functions is recorded in a first run of the tests, with three cases of each test function and
-eight examples of each random test, as many as run for a fault. It takes some minutes, and is kept: only files of tests
-that have changed are recorded again, or all if the recorder has changed (`--fresh` records all). Tests that fail while
-they are recorded are left out, and named. The test of defaults, which reads signatures and runs no function, is added
-where a fault is in a signature.
+Which test runs which functions is recorded in a first run of the tests, with eight examples of each random test, as
+many as run for a fault. It takes some minutes, and is kept: only files of tests that have changed are recorded again,
+or all if the recorder has changed (`--fresh` records all). Tests that fail while they are recorded are left out, and
+named. The test of defaults, which reads signatures and runs no function, is added where a fault is in a signature.
 
 Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
 kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
