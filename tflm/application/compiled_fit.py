@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tflm.boards import Bank, Board, boards, chips
 from tflm.errors import TflmError
 from tflm.firmware.board_fit import banks_for
-from tflm.report import with_thousands
+from tflm.report import json_key, with_thousands
 from tflm.schema.model import Model
 from tflm.targets import Target
 
@@ -181,16 +181,18 @@ def compile_command(path: Path | str, found: CompiledFit) -> str:
     return shlex.join(["tflm", "compile", str(path), "firmware/"])
 
 
-def compiled_figures(found: CompiledFit | None) -> dict[str, Any] | None:
-    """Return the JSON document."""
-    if found is None:
-        return None
-    return {
-        "fits": found.fits,
-        "memory": found.banks[0].name if found.banks else None,
-        "missing_bytes": found.missing_bytes,
-        "ram_bytes": found.ram_bytes,
-        "stack_bytes": found.stack_bytes,
-        "constant_bytes": found.constant_bytes,
-        "code_bytes": found.code_bytes,
-    }
+COMPILED_FIGURES = (
+    json_key("fits", bool, "whether it fits RAM and flash"),
+    json_key(
+        "memory",
+        str | None,
+        "the memory of its RAM; null if it fits none",
+        lambda found: found.banks[0].name if found.banks else None,
+    ),
+    json_key("missing_bytes", int, "bytes that the largest memory lacks; 0 if it fits"),
+    json_key("ram_bytes", int, "RAM besides the stack"),
+    json_key("stack_bytes", int | None, "bound of its stack; null if it is unknown"),
+    json_key("constant_bytes", int, "constants in flash"),
+    json_key("code_bytes", int | None, "code of its kernels; null if it is unknown"),
+)
+"""The figures of a model as C."""

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tflm.firmware.firmware_tree import RECOGNIZED, FirmwareTree
+from tflm.firmware.firmware_tree import RECOGNIZED, Dependency, FirmwareTree, Flag
 from tflm.firmware.source_tree import Modified, SourceCopy
 from tflm.releases import history
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, json_key
 
 MODIFIED_SHOWN = 20
 
 
-def tree_figures(found: FirmwareTree) -> dict[str, Any]:
-    """Return the JSON document."""
-    return {
-        "folder": found.folder,
-        "release": found.release and found.release.name,
-        "commit": found.release and found.release.commit,
-        "static_memory": found.release and found.release.static_memory,
-        "kernels": found.kernels,
-        "options": found.options,
-        "copies": found.copies,
-        "flags": found.flags,
-        "dependencies": found.dependencies,
-        "notes": found.reasons,
-    }
+TREE_FIGURES = (
+    json_key("folder", str, "the folder"),
+    json_key("release", str | None, "the TFLM that was found", "release.name"),
+    json_key("commit", str | None, "its commit", "release.commit"),
+    json_key("static_memory", bool | None, "whether it is built with `TF_LITE_STATIC_MEMORY`", "release.static_memory"),
+    json_key("kernels", str, "the kernel library, with its version if known"),
+    json_key("options", str, "options for other commands to select the same firmware"),
+    json_key("copies", list[SourceCopy], "copies of sources"),
+    json_key("flags", list[Flag], "settings in build files"),
+    json_key("dependencies", list[Dependency], "dependencies in build files"),
+    json_key("notes", list[str], "assumptions", "reasons"),
+)
+"""The figures of a source tree."""
 
 
 def tree_report(found: FirmwareTree) -> Report:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from tflm.application.compiled_fit import (
+    COMPILED_FIGURES,
     CompiledFit,
     compile_command,
-    compiled_figures,
     compiled_fit_or_none,
     sizes_text,
 )
@@ -39,7 +39,18 @@ from tflm.planning import plan as tflm_plan
 from tflm.quantization.quantized_model import estimated_int8_arena
 from tflm.quantization.repairs import is_float
 from tflm.releases import Releases
-from tflm.report import NUMBER, TEXT, Figure, Report, Table, short_size, shortened, with_thousands
+from tflm.report import (
+    NUMBER,
+    TEXT,
+    Figure,
+    Report,
+    Table,
+    document_of,
+    json_key,
+    short_size,
+    shortened,
+    with_thousands,
+)
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
@@ -394,34 +405,57 @@ def _chosen(found: Fit) -> str:
     return f"{version}, {arena}, {found.chosen.memories}{slow}"
 
 
-def fit_figures(path: Path, found: Fit) -> Any:
-    """Return the JSON document; sizes in bytes."""
-    return {
-        "model": str(path),
-        "board": found.board.name,
-        "target": found.board.target.name,
-        "kernels": found.kernels.name,
-        "release": found.kernels.release.name,
-        "fits": found.fits,
-        "sdk": found.board.sdk or None,
-        "verdict": found.verdict,
-        "chosen": found.chosen.name,
-        "minimum_arena_bytes": found.minimum_arena_bytes,
-        "missing_bytes": found.missing_bytes,
-        "reserve_bytes": found.reserve_bytes,
-        "in_external_ram": found.in_external_ram,
-        "interrupted": found.interrupted,
-        "cut_short": list(found.cut_short),
-        "placements": [
-            {"part": p.part, "bytes": p.bytes, "memory": None if p.bank is None else p.bank.name}
-            for p in found.found.placements
+FOUND_FIGURES = (
+    json_key("board", str, "the board", "board.name"),
+    json_key("target", str, "its part", "board.target.name"),
+    json_key("kernels", str, "the kernel library that the firmware must be built with", "kernels.name"),
+    json_key("release", str, "the TFLM that it is built into", "kernels.release.name"),
+    json_key("fits", bool, "whether the model fits the board"),
+    json_key("sdk", str | None, "the SDK; null with `--ram`", lambda found: found.board.sdk or None),
+    json_key("verdict", Verdict, "the verdict"),
+    json_key("chosen", str, "the name of the step that was chosen", "chosen.name"),
+    json_key("minimum_arena_bytes", int, "the smallest arena that the chosen model works in"),
+    json_key("missing_bytes", int, "bytes of RAM that are missing; 0 if it fits"),
+    json_key("reserve_bytes", int, "RAM that was left to the application"),
+    json_key("in_external_ram", bool, "whether the arena, or a part of it, is in RAM outside the chip"),
+    json_key("interrupted", bool, "whether the search was interrupted: then this is the best result until then"),
+    json_key(
+        "cut_short", list[str], "steps that the time limit ended or left untried, if the chip's own RAM does not do"
+    ),
+    json_key(
+        "placements",
+        [
+            (
+                json_key(
+                    "part", str, "arena, or head and tail, or such as psram_buffers in a plan of several memories"
+                ),
+                json_key("bytes", int, "its size"),
+                json_key("memory", str | None, "the memory that it fits; null if there is none", "bank.name"),
+            )
         ],
-        "memories": [asdict(use) for use in board_uses(found.model, found.found, found.plan)],
+        "the pieces of the arena",
+        "found.placements",
+    ),
+    json_key("steps", list[FitStep], "the steps that were tried"),
+    json_key(
+        "boards",
+        list[str],
+        "the smallest boards that would do; empty if it fits",
+        lambda found: [board.name for board in found.boards],
+    ),
+    json_key("advice", list[str], "changes to the model that would help; empty if it fits"),
+)
+"""The figures of a fit; sizes in bytes."""
+
+
+def fit_figures(path: Path, found: Fit) -> dict[str, Any]:
+    """Return the JSON document."""
+    return {
+        "model": path,
+        **document_of(found, FOUND_FIGURES),
+        "memories": board_uses(found.model, found.found, found.plan),
         "plan": None if found.plan is None else costs_of(found.plan),
-        "steps": [asdict(step) for step in found.steps],
-        "boards": [board.name for board in found.boards],
-        "advice": list(found.advice),
-        "compiled": compiled_figures(found.compiled),
+        "compiled": None if found.compiled is None else document_of(found.compiled, COMPILED_FIGURES),
     }
 
 

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tflm.application.firmware_report import tree_figures, tree_report
+from tflm.application.firmware_report import TREE_FIGURES, tree_report
 from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson
 from tflm.firmware.firmware_tree import firmware_tree
+from tflm.report import document_of
 
 
 def firmware(
@@ -28,4 +29,4 @@ def firmware(
       tflm arena model.tflite --target esp32s3 --source ~/esp/doorbell
     """
     found = firmware_tree(folder)
-    answer(as_json, tree_figures(found), tree_report(found))
+    answer(as_json, document_of(found, TREE_FIGURES), tree_report(found))
