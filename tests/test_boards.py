@@ -234,7 +234,7 @@ def test_shares_are_of_all_banks_and_of_the_flash() -> None:
     assert fit.ram_share == fit.measured.minimum_arena_bytes / 8000
     assert fit.flash_share == 0.5
     unknown = fit_in(3000, 5000, flash=None)
-    assert unknown.flash_share == 0
+    assert unknown.flash_share is None
     assert unknown.fits_flash
 
 

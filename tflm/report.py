@@ -83,7 +83,8 @@ class Figure(NamedTuple):
         form: how a table formats a value, such as ".1%".
         kind: the class of the records that have the figure; None for all.
         key: its name in the JSON document; empty for a column alone.
-        hint: the type of its value there: figures for a record that they describe, a list of them for several.
+        hint: the type of its value there: figures for a record that they describe, a list of them for several. An
+            empty text is null if the type allows null.
         meaning: its description there.
     """
 
@@ -133,6 +134,8 @@ def document_of(record: Any, figures: Iterable[Figure]) -> dict[str, Any]:
 
 
 def _document(value: Any, form: Any) -> Any:
+    if value == "" and form == str | None:
+        return None
     if isinstance(form, list):
         return [_document(each, form[0]) for each in value]
     return document_of(value, form) if isinstance(form, tuple) else value

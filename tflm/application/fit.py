@@ -411,7 +411,7 @@ FOUND_FIGURES = (
     json_key("kernels", str, "the kernel library that the firmware must be built with", "kernels.name"),
     json_key("release", str, "the TFLM that it is built into", "kernels.release.name"),
     json_key("fits", bool, "whether the model fits the board"),
-    json_key("sdk", str | None, "the SDK; null with `--ram`", lambda found: found.board.sdk or None),
+    json_key("sdk", str | None, "the SDK; null with `--ram`", "board.sdk"),
     json_key("verdict", Verdict, "the verdict"),
     json_key("chosen", str, "the name of the step that was chosen", "chosen.name"),
     json_key("minimum_arena_bytes", int, "the smallest arena that the chosen model works in"),

@@ -52,15 +52,12 @@ class Placed:
 
 PLACED_FIGURES = (
     json_key("board", str | None, "the board; null without `--board`", "fit.board.name"),
-    json_key(
-        "fits", bool | None, "whether it fits the board, or the memories of head and tail; null without either", "fits"
-    ),
+    json_key("fits", bool | None, "whether it fits the board, or the memories of head and tail; null without either"),
     json_key("memories", list[MemoryUse], "the use of each memory", "uses"),
     json_key(
         "advice",
         str | None,
         "if it does not fit the board: kernels that need much less, and the command to continue with",
-        lambda placed: placed.advice or None,
     ),
 )
 

@@ -25,19 +25,19 @@ def _memories(board: Board) -> str:
 BOARD_FIGURES = (
     Figure("board", TEXT, "name").as_key(str, "a board or chip"),
     Figure("", TEXT, "description").as_key(str, "what it is"),
-    json_key("chip", str | None, "its chip; null for a chip", lambda board: board.chip or None),
+    json_key("chip", str | None, "its chip; null for a chip"),
     Figure("part", TEXT, "target.name").as_key(str, "its part", "target"),
     Figure("kernels", TEXT, "kernels").as_key(str, "its usual kernel library"),
     Figure("SDK", TEXT, "sdk"),
-    json_key("sdk", str | None, "its usual SDK", lambda board: board.sdk or None),
+    json_key("sdk", str | None, "its usual SDK"),
     json_key("sdks", list[str], "the SDKs for --sdk", lambda board: sdks_for(board.places)),
-    json_key("npu", str | None, "its Ethos-U, as a configuration of Vela", lambda board: board.npu or None),
+    json_key("npu", str | None, "its Ethos-U, as a configuration of Vela"),
     Figure("RAM, fastest first", TEXT, _memories),
     json_key("ram", [MEMORY_FIGURES], "its memories, the fastest first"),
     Figure("flash", TEXT, lambda board: board.flash_bytes and short_size(board.flash_bytes)),
     json_key("flash_bytes", int | None, "its flash; null if a chip has none"),
     json_key("aliases", list[str], "other names"),
-    json_key("source", str | None, "the source of the figures", lambda board: board.source or None),
+    json_key("source", str | None, "the source of the figures"),
 )
 """The figures of a board; sizes in bytes."""
 

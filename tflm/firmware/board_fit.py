@@ -223,9 +223,9 @@ class BoardFit:
         return self.measured.minimum_arena_bytes / sum(bank.bytes for bank in self.board.ram)
 
     @property
-    def flash_share(self) -> float:
-        """The model's share of the flash; 0 if the flash is unknown."""
-        return self.model_bytes / self.board.flash_bytes if self.board.flash_bytes else 0.0
+    def flash_share(self) -> float | None:
+        """The model's share of the flash; None if the flash is unknown."""
+        return self.model_bytes / self.board.flash_bytes if self.board.flash_bytes else None
 
     @property
     def placements(self) -> tuple[Placement, ...]:

@@ -111,10 +111,7 @@ OF_A_FIT = (
         int, "the smallest arena that works, in one piece", "minimum_arena_bytes"
     ),
     json_key(
-        "head_arena_bytes",
-        int | None,
-        "the smallest arena of the head alone; null on a board with one memory",
-        "separate.head_arena_bytes",
+        "head_arena_bytes", int | None, "that of the head alone; null with one memory", "separate.head_arena_bytes"
     ),
     json_key("tail_arena_bytes", int | None, "that of the tail; likewise", "separate.tail_arena_bytes"),
     json_key("ram", [MEMORY_FIGURES], "the memories of the board, the fastest first", "board.ram"),
@@ -122,23 +119,12 @@ OF_A_FIT = (
     Figure("of it", NUMBER, "memory_share", ".1%"),
     json_key("ram_share", float, "the arena's share of all RAM; more than 1 if it does not fit"),
     json_key("placements", [PLACEMENT_FIGURES], "the placement of the arena"),
-    json_key(
-        "firmware_ram_bytes",
-        int | None,
-        "static RAM and stack of TFLM, or a bound if not measured",
-        "firmware_ram.bytes",
-    ),
+    json_key("firmware_ram_bytes", int, "static RAM and stack of TFLM, or a bound of them", "firmware_ram.bytes"),
     json_key("firmware_bank", str | None, "their memory; null if unknown or something fits none", "firmware_bank.name"),
     json_key("model_bytes", int, "the model's file"),
     json_key("flash_bytes", int | None, "the flash; null with `--ram`", "board.flash_bytes"),
-    Figure("of flash", NUMBER, "flash_share", ".1%"),
-    json_key(
-        "flash_share",
-        float | None,
-        "the file's share of it; likewise",
-        lambda fit: None if fit.board.flash_bytes is None else fit.flash_share,
-    ),
-    json_key("sdk", str | None, "the SDK; null with `--ram`", lambda fit: fit.board.sdk or None),
+    Figure("of flash", NUMBER, "flash_share", ".1%").as_key(float | None, "the file's share of it; likewise"),
+    json_key("sdk", str | None, "the SDK; null with `--ram`", "board.sdk"),
     json_key("verdict", Verdict, "the verdict", lambda fit: verdict_of(fit)),
 )
 FIT_FIGURES = (*IDENTITY, FITS, *OF_A_FIT)
