@@ -70,11 +70,12 @@ def move_elements(target: Elements, source: Elements, steps: Int64s) -> int:
 
 
 @kernel
-def fill(target: Elements, value: Elements, count: int) -> int:
-    """Set all elements to one value."""
-    every = value[0]
-    for i in range(count):
-        target[i] = every
+def fill(target: Elements, source: Elements, rows: int, target_step: int, source_step: int, count: int) -> int:
+    """Set each row of `count` elements to one value; the steps from one row or value to the next are in elements."""
+    for row in range(rows):
+        value = source[row * source_step]
+        for i in range(count):
+            target[row * target_step + i] = value
     return DONE
 
 
@@ -83,6 +84,9 @@ ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: 
 
 SHORTEST_ROW = 16
 """Minimum size of a row in bytes for which memmove pays."""
+
+SHORTEST_FILL = 4
+"""Minimum number of elements of a row for which setting each row to one value pays."""
 
 VECTOR_BYTES = (16, 32, 64)
 """Sizes in bytes of rows that are copied as one vector, without memmove."""
@@ -152,8 +156,16 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any], *, may_overla
         return move_rows.step(**arrays, **steps, count=count)
     if target.dtype != np.float32:
         target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
-    if last[1:] == (item, 0) and not outer:
-        return fill.step(target=target, value=source, count=last.size)
+    if last[1:] == (item, 0) and (not outer or (len(outer) == 1 and last.size >= SHORTEST_FILL)):
+        row = [*outer, Dimension(1, 0, 0)][0]
+        return fill.step(
+            target=target,
+            source=source,
+            rows=row.size,
+            target_step=row.target_step // item,
+            source_step=row.source_step // item,
+            count=last.size,
+        )
     if last.size < SHORTEST_LOOP:
         dimensions = sorted(dimensions, key=lambda dimension: dimension.size)
     sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int64)
