@@ -1,4 +1,4 @@
-"""Figures that commands print, as `recorded/reports.json` holds them; `make figures` records them again."""
+"""Figures and sentences that commands print, as files in `recorded` hold them; `make figures` records them again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).with_name("recorded") / "reports.json"
+SENTENCES = RECORDED.with_name("sentences.json")
 EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
 INT8, FLOAT = (str(EXAMPLES / f"hello_world_{type}.tflite") for type in ("int8", "float"))
 
 MOST = 200
 """Figures of a report that are recorded one by one; of longer reports, the sum is recorded."""
+
+MIN_WORDS = 2
+"""A line with more words is a sentence."""
+
+NO_SENTENCE = re.compile(r'  .*\d|\d.*  |^"|ports of this machine|pyserial')
+"""What is in rows of tables with numbers, in JSON, and in errors of the machine."""
 
 VOLATILE = re.compile(r"second|version|path|folder|file|commit|cache|python|host|compiled|\bdevice\b", re.I)
 """Keys whose values depend on the machine, the day, the release of this package or the kernels in C."""
@@ -30,21 +37,22 @@ VOLATILE_TEXT = re.compile(
 
 
 @functools.cache
-def recorded() -> dict[str, Any]:
-    """All figures, by call."""
-    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+def recorded(file: Path) -> dict[str, Any]:
+    """All figures, or other lines, by call."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return found
 
 
-def require_recorded(call: str, figures: list[str]) -> None:
-    """Compare the figures of a call with the recorded ones."""
+def require_recorded(call: str, figures: list[str], file: Path = RECORDED, between: str = " ") -> None:
+    """Compare the figures of a call, or other lines of it, with the recorded ones."""
     call = " ".join(call.replace(INT8, "int8").replace(FLOAT, "float").split())
     if len(figures) > MOST:
         figures = [hashlib.sha256("\n".join(figures).encode()).hexdigest()]
+    known = recorded(file)
     if os.environ.get("TFLM_RECORD"):
-        recorded()[call] = " ".join(figures)
-        RECORDED.write_text(json.dumps(recorded(), indent=0, sort_keys=True) + "\n", encoding="utf-8")
-    assert " ".join(figures) == recorded()[call]
+        known[call] = between.join(figures)
+        file.write_text(json.dumps(known, indent=0, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert between.join(figures) == known[call]
 
 
 def figures_of_document(value: Any, key: str = "") -> Iterator[str]:
@@ -64,3 +72,10 @@ def figures_of_document(value: Any, key: str = "") -> Iterator[str]:
 def figures_of_text(text: str) -> list[str]:
     """The numbers in a text, except those of times and versions."""
     return re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w.]*\w)", VOLATILE_TEXT.sub("", text))
+
+
+def sentences_of_text(text: str) -> list[str]:
+    """The sentences and headings in a text, without numbers, versions and names of files."""
+    lines = map(str.strip, text.splitlines())
+    words = (re.sub(r"\S*[\d/]\S*", "#", line).split() for line in lines if not NO_SENTENCE.search(line))
+    return [" ".join(each) for each in dict.fromkeys(map(tuple, words)) if len(each) - each.count("#") > MIN_WORDS]

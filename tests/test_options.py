@@ -14,7 +14,7 @@ import float_models
 import pytest
 import test_firmware_tree
 from command_fuzz import commands
-from recorded_reports import figures_of_text, require_recorded
+from recorded_reports import SENTENCES, figures_of_text, require_recorded, sentences_of_text
 from simulated_device import LossyLink, Mishap, SimulatedDevice
 from test_device import model_with_state
 from test_json_schema import FLOAT, INT8, folder
@@ -169,6 +169,7 @@ OWN = {
         "--dump",
         "--serve",
         "--compiled",
+        *(f"--compiled --kernels cmsis-nn | {part}" for part in ("--target cortex-m4", "--board nrf52dk")),
         "--project none --board nano33ble",
     ),
     "fit": ("--ram 6K | --time-limit 0", "--macs unknown", "--hop 2", "--reserve 60K", "--short", "--output fitted"),
@@ -243,6 +244,7 @@ OWN = {
         "--flash 1K",
         "--output a.tflite",
         "--ram 1K",
+        "--ram 1M",
     ),
     "quantize": (
         "--io unknown",
@@ -313,16 +315,22 @@ def call(folder: Path) -> Iterator[Call]:
         yield ending
 
 
-OF_THIS_MACHINE = {"compile", "doctor", "export", "profile", "warm"}
-"""Commands whose figures are not recorded: they are of this machine, or of kernels that get smaller and faster."""
+OF_THIS_MACHINE = {"doctor", "profile", "warm"}
+"""Commands of which nothing is recorded: what they say is of this machine."""
+
+OF_KERNELS = {"compile", "export"}
+"""Commands whose figures are not recorded: they are of kernels that get smaller and faster."""
 
 
 def require_recorded_ending(call: str, ending: Ending) -> None:
-    """Compare the status, the numbers and the models of a call with what was recorded."""
-    if call.split()[0] not in OF_THIS_MACHINE:
+    """Compare the status, the numbers, the models and the sentences of a call with what was recorded."""
+    if call.split()[0] in OF_THIS_MACHINE:
+        return
+    if call.split()[0] not in OF_KERNELS:
         models = sorted(f"{name}:{zlib.crc32(data):x}" for name, data in ending.files if name.endswith(".tflite"))
         printed = figures_of_text(f"{ending.output}\n{ending.errors}")
         require_recorded(call, [f"status={ending.status}", *printed, *models])
+    require_recorded(call, sentences_of_text(f"{ending.output}\n{ending.errors}"), SENTENCES, " | ")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
