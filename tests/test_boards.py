@@ -23,6 +23,7 @@ from tflm.firmware.board_fit import (
     FirmwareRam,
     banks_for,
     board_fit,
+    combined,
     fits_of,
 )
 from tflm.firmware.board_report import fit_report, verdict
@@ -206,6 +207,12 @@ def test_what_is_missing_is_counted_with_what_has_no_other_bank(
     whole = sizes_on_m4()[0].minimum_arena_bytes
     banks = [whole + size if size <= 0 or size == 7 else size for size in sizes]
     assert replace(fit_in(*banks), firmware_ram=FirmwareRam(beside, 0)).missing_bytes == lacking
+
+
+def test_a_firmware_with_one_model_takes_what_the_model_takes() -> None:
+    fit = on_banks(1 << 16, 1 << 20)
+    assert fit.separate is not None
+    assert combined([fit], [MODEL], fit.measured.minimum_arena_bytes) == fit
 
 
 def numbers(fit: BoardFit) -> set[int]:

@@ -101,6 +101,25 @@ def test_a_subset_knows_its_tensors() -> None:
     assert (second.nodes_to_replace, second.input_tensors, second.output_tensors) == ((4,), (3, 5), (6,))
 
 
+@pytest.mark.parametrize("returned", [None, "mine"])
+def test_what_init_returns_takes_the_place_of_the_parameters(returned: str | None) -> None:
+    kept = []
+
+    class Keeps(Takes):
+        def init(self, context: tflm.KernelContext, params: DelegateParams) -> Any:
+            super().init(context, params)
+            return returned
+
+        def bind(self, context: tflm.KernelContext, node: tflm.Node) -> Callable[[], None]:
+            kept.append(node.op_data)
+            node.op_data = self.seen[-1]
+            return super().bind(context, node)
+
+    delegate = Keeps(1, 2)
+    interpreter(sines(), [delegate]).allocate_tensors()
+    assert kept == [returned or delegate.seen[0]]
+
+
 @given(
     operators=st.lists(
         st.tuples(

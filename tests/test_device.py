@@ -36,7 +36,7 @@ from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, Padding, TensorType, quantized
-from tflm.schema.options import AddOptions, SVDFOptions
+from tflm.schema.options import AddOptions, IfOptions, SVDFOptions
 
 RUNS = int(os.environ.get("TFLM_DEVICE_RUNS", "300"))
 """Examples of the lossy link; `make device` sets more."""
@@ -164,6 +164,25 @@ def test_an_equal_device_is_equal() -> None:
     verdict = compared(LossyLink(device))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
     assert device.invokes == 3
+
+
+def test_operators_of_other_subgraphs_are_not_compared() -> None:
+    """They run before the output of the operator that calls them is there."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    condition, x = main.input("condition", (1,), TensorType.BOOL), main.input("x", (1, 5), TensorType.FLOAT32)
+    chosen, y = main.tensor("chosen", (1, 5), TensorType.FLOAT32), main.tensor("y", (1, 5), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.IF, [condition, x], [chosen], IfOptions(then_subgraph_index=1, else_subgraph_index=2))
+    main.operator(BuiltinOperator.ABS, [chosen], [y])
+    main.output(y)
+    for code in (BuiltinOperator.NEG, BuiltinOperator.SQUARE):
+        branch = builder.subgraph(code.name)
+        value = branch.input("x", (1, 5), TensorType.FLOAT32)
+        branch.output(branch.tensor("y", (1, 5), TensorType.FLOAT32))
+        branch.operator(code, [value], [value + 1])
+    model = tflm.Model(builder.build())
+    steps = [[np.array([first]), np.full((1, 5), 3, np.float32)] for first in (True, False)]
+    assert compared(LossyLink(SimulatedDevice(model)), steps, model).status is Status.EQUAL
 
 
 @pytest.mark.parametrize("operator", range(3))

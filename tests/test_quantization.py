@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import float_models
@@ -215,6 +217,8 @@ def test_no_operator_reads_a_float_output(float_io: bool) -> None:
     graph = tflm.Model(prepared(tflm.Model(builder.build()), float_io)).subgraphs[0]
     read = {tensor for operator in graph.operators or () for tensor in operator.inputs or ()}
     assert bool(read & set(graph.outputs or ())) != float_io
+    made = [(graph.tensors or [])[tensor] for operator in graph.operators or () for tensor in operator.outputs or ()]
+    assert sorted(tuple(tensor.shape or ()) for tensor in made) == [(1, 2), (1, 4), *[(1, 4)] * float_io]
 
 
 # Repairs after
@@ -372,6 +376,48 @@ def test_constants_that_are_not_finite_are_rejected() -> None:
     main.output(float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4))
     with pytest.raises(tflm.ArgumentError, match="'lost' has values that are not finite"):
         tflm.quantize(tflm.Model(builder.build()), float_models.samples(1, 8))
+
+
+def fake_package(monkeypatch: pytest.MonkeyPatch, quantize: Callable[..., Any]) -> None:
+    """A package whose quantizer calls a function with the model, the rules and the statistics."""
+
+    class Quantizer:
+        def __init__(self, model: memoryview, rules: Any):
+            self.model, self.rules = bytes(model), rules
+
+        def quantize(self, statistics: Any, **options: bool) -> Any:
+            return SimpleNamespace(quantized_model=bytearray(quantize(self.model, self.rules, statistics)))
+
+    monkeypatch.setattr(module, "require_quantizer", lambda: SimpleNamespace(Quantizer=Quantizer))
+
+
+def test_the_package_gets_the_model_the_rules_and_the_ranges_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    fake_package(monkeypatch, lambda *arguments: called.append(arguments) or b"made")
+    recipe, ranges = Recipe("int8", "int8"), {0: Range(-3.0, 5.0), 3: Range(0.0, 2.0)}
+    assert module.quantized_by(recipe, LAYER, ranges) == b"made"
+    ((model, rules, statistics),) = called
+    names = [(LAYER.subgraphs[0].tensors or [])[index].name for index in ranges]
+    assert (model, rules) == (bytes(LAYER.data), recipe.rules())
+    assert statistics == dict(zip(names, ({"min": -3, "max": 5}, {"min": 0, "max": 2}), strict=True))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_ranges_are_refused_below_what_the_package_distinguishes_from_0(
+    sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_package(monkeypatch, lambda *arguments: b"")
+    least = module.SMALLEST_MAGNITUDE
+    for magnitude in (0.0, least, 2 * least):
+        assert module.quantized_by(Recipe(), LAYER, {0: Range(*sorted((0.0, sign * magnitude)))}) == b""
+    with pytest.raises(tflm.DataError, match="tensor 'x' has values from"):
+        module.quantized_by(Recipe(), LAYER, {0: Range(*sorted((0.0, sign * least * 0.99)))})
+
+
+def test_a_failure_of_the_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_package(monkeypatch, lambda *arguments: 1 // 0)
+    with pytest.raises(tflm.QuantizerError, match="litert-quantizer fails: ZeroDivisionError: "):
+        module.quantized_by(Recipe(), LAYER, {})
 
 
 def test_without_the_package_the_error_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:

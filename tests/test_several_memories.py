@@ -343,6 +343,16 @@ def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("unshrunk")
+def test_a_memory_that_is_missing_is_named() -> None:
+    class Beyond(SeveralMemoriesPlanner):
+        def get_offset_for_buffer(self, index: int) -> int:
+            return len(SIZES) * REGION_BYTES
+
+    with pytest.raises(CheckFailed, match=f"is in memory {len(SIZES)}; there are {len(SIZES)}"):
+        check_planner(lambda: Beyond(SIZES), memories=[m.bytes for m in SIZES], max_examples=10)
+
+
+@pytest.mark.usefixtures("unshrunk")
 def test_check_planner_finds_a_wrong_size_and_a_refusal_of_what_fits() -> None:
     class Sum(SeveralMemoriesPlanner):
         def get_maximum_memory_size(self) -> int:
