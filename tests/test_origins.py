@@ -10,8 +10,7 @@ from test_c_ram import crossing_branches, parts_of_an_image
 
 import tflm
 from tflm.c.compile_report import compile_report
-from tflm.graph import Graph
-from tflm.rewriting.origins import operator_origins
+from tflm.graph import Graph, operator_origins
 from tflm.rewriting.simplify import simplified
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -412,3 +412,45 @@ def has_state(code: OperatorCode, operator: Operator, subgraph: SubGraph) -> boo
     registration = REGISTRATIONS.get(code_name(code))
     shares_state = registration.shares_state if registration else builtin_code(code) is BuiltinOperator.CUSTOM
     return shares_state or bool(called_subgraphs(operator))
+
+
+def operator_origins(model: Model, rewritten: Model, moved: Mapping[int, int]) -> tuple[int, ...]:
+    """Return an index in the first subgraph of a model for each operator of the rewritten model's.
+
+    An operator stands for the one that computed its output. If that one was merged into it, it stands for the nearest
+    of its own kind before that. An operator that a rewrite added has the index of the next operator.
+
+    Args:
+        model: the original model.
+        rewritten: its rewritten form.
+        moved: index in the rewritten model of each tensor that is left.
+    """
+    before, after = model.subgraphs[0].operators or [], rewritten.subgraphs[0].operators or []
+    tensors = {new: old for old, new in moved.items()}
+    makers = {tensor: i for i, operator in enumerate(before) for tensor in operator.outputs or ()}
+    made = {tensors.get(tensor) for operator in after for tensor in operator.outputs or ()}
+    without_outputs = (i for i, operator in enumerate(before) if not operator.outputs)
+
+    def merged(output: int | None) -> Iterator[int]:
+        """Yield the operators that computed an output and, nearest first, its removed inputs."""
+        pending = [output]
+        for tensor in pending:
+            if tensor in makers:
+                yield makers[tensor]
+                inputs = before[makers[tensor]].inputs or ()
+                pending += [each for each in inputs if each not in made and each not in pending]
+
+    found: list[int | None] = []
+    for operator in after:
+        if not operator.outputs:
+            found.append(next(without_outputs, None))
+            continue
+        replaced = list(merged(tensors.get(operator.outputs[0])))
+        kind = rewritten.operator_name(operator)
+        alike = (i for i in replaced if model.operator_name(before[i]) == kind)
+        found.append(next(alike, replaced[0] if replaced else None))
+    origins, following = list[int](), len(before) - 1
+    for origin in reversed(found):
+        following = following if origin is None else origin
+        origins.append(following)
+    return tuple(reversed(origins))

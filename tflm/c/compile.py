@@ -33,10 +33,9 @@ from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
-from tflm.graph import Graph, reordered
+from tflm.graph import Graph, operator_origins, reordered
 from tflm.kernels.overlap import TensorFacts
 from tflm.planning.operator_order import smaller_order
-from tflm.rewriting.origins import operator_origins
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
