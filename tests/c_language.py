@@ -20,7 +20,7 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
-from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
+from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64, as_uint64
 
 Percent = Annotated[int, Bounds(0, 100)]
 
@@ -54,10 +54,10 @@ def divide(x: Int32s, y: Int32s, quotients: Int32s, remainders: Int32s, count: i
 def shift(x: Int32s, y: Int64s, amount: Shift, far: int, count: int) -> int:
     """Shifts of negative numbers, by constants and by variables, also beyond the bits that a number has."""
     for i in range(count):
-        y[4 * i] = x[i] << 3
-        y[4 * i + 1] = (x[i] >> 5) + (x[i] >> far)
-        y[4 * i + 2] = x[i] << amount
-        y[4 * i + 3] = (x[i] >> amount) + (1 << amount)
+        y[4 * i] = as_int64(x[i]) << 3
+        y[4 * i + 1] = (x[i] >> 5) + (as_int64(x[i]) >> far)
+        y[4 * i + 2] = as_int64(x[i]) << amount
+        y[4 * i + 3] = (x[i] >> amount) + (as_int64(1) << amount)
     return DONE
 
 
@@ -128,15 +128,15 @@ def swap(x: Int32s, y: Int32s, count: int) -> int:
 
 @kernel
 def wrap(x: Int32s, y: Int32s, z: Int64s, factor: int, count: int) -> int:
-    """Sums of 32 and of 64 bits wrap."""
+    """Sums of 32 and of 64 bits wrap where casts say so; others have 64 bits if a term has."""
     total = as_int32(0)
     wide = 0
     for i in range(count):
-        total = as_int32(total * 31 + x[i] * as_int64(factor) - (x[i] << 7))
-        wide += as_int64(x[i]) * x[i] * 5
+        total = as_int32(as_int64(total) * 31 + x[i] * as_int64(factor) - (as_int64(x[i]) << 7))
+        wide += as_int64(x[i] >> 2) * x[i] * 5 >> 9
         y[i] = total
-        y[i] += x[i]
-        z[i] = wide * wide
+        y[i] += as_int64(x[i])
+        z[i] = as_int64(as_uint64(wide) * as_uint64(wide))
     return DONE
 
 

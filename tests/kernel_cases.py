@@ -125,16 +125,16 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"truncation": "int64", **_same("y", "highest")("uint32")},
     ],
     elementwise.each: [
-        *_functions("ADD SUB MAXIMUM", x1="int32", x2="int32", y="int32"),
-        *_functions("ADD MUL SQUARED_DIFFERENCE", x1="int64", x2="int64", y="int64"),
+        *_functions("WRAPPING_ADD WRAPPING_SUB MAXIMUM", x1="int32", x2="int32", y="int32"),
+        *_functions("WRAPPING_ADD WRAPPING_MUL WRAPPING_SQUARED_DIFFERENCE", x1="int64", x2="int64", y="int64"),
         *_functions("DIV FLOOR_MOD PRELU MINIMUM", x1="float32", x2="float32", y="float32"),
         *_functions("LESS EQUAL", x1="float32", x2="float32", y="uint8"),
         *_functions("GREATER_EQUAL NOT_EQUAL", x1="int32", x2="int32", y="uint8"),
     ],
     elementwise.each_within: [
         *_functions("ADD MUL DIV", x1="float32", x2="float32", y="float32", limits="float32"),
-        *_functions("ADD MUL", x1="int32", x2="int32", y="int32", limits="int32"),
-        *_functions("SUB", x1="int64", x2="int64", y="int64", limits="int64"),
+        *_functions("WRAPPING_ADD WRAPPING_MUL", x1="int32", x2="int32", y="int32", limits="int32"),
+        *_functions("WRAPPING_SUB", x1="int64", x2="int64", y="int64", limits="int64"),
     ],
     elementwise.compare_quantized: _functions("LESS EQUAL"),
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
@@ -142,7 +142,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     fourier.rfft: _transforms(),
     fourier.irfft: _transforms("divided"),
     gathering.interpolate: [
-        {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int64", "column_weights": "int64"},
+        {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int32", "column_weights": "int32"},
         dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),
     ],
     images.fill_image: [{"x": "int8", "image": "int16"}, {"x": "uint8", "image": "uint8"}],
@@ -303,7 +303,7 @@ def _matmul(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "w": array(rng, dtypes["w"], 2 * depth * columns),
         "y": array(rng, dtypes["y"], batches * rows * columns),
         "sums": array(rng, dtypes["sums"], columns),
-        "places": np.array([1, 0, 0, 1], np.int64),
+        "places": np.array([1, 0, 0, 1], np.int32),
         **sizes,
     }
     if dtypes["y"] == "int16":
@@ -344,11 +344,11 @@ def _interpolate(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {
         "x": array(rng, dtypes["x"], batches * height * width * depth),
         "y": array(rng, dtypes["y"], batches * rows * columns * depth),
-        "rows": rng.integers(0, height, 2 * rows),
-        "columns": rng.integers(0, width, 2 * columns),
+        "rows": rng.integers(0, height, 2 * rows, np.int32),
+        "columns": rng.integers(0, width, 2 * columns, np.int32),
         "row_weights": weights(rows),
         "column_weights": weights(columns),
-        "shape": np.array([batches, height, width, depth, rows, columns], np.int64),
+        "shape": np.array([batches, height, width, depth, rows, columns], np.int32),
     }
 
 
@@ -374,7 +374,7 @@ def _gather_slices(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "x": array(rng, "uint8", 3 * 4 * slice_bytes),
         "indices": rng.integers(0, 3 + outside, 2 * count, np.int32),
         "y": array(rng, "uint8", count * slice_bytes),
-        "steps": np.array([4, 1], np.int64),
+        "steps": np.array([4, 1], np.int32),
         "length": 2,
         "size": 3 * 4,
         "count": count,
@@ -546,7 +546,7 @@ def _move_elements(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {
         "target": array(rng, dtypes["target"], target),
         "source": array(rng, dtypes["source"], 4 * source),
-        "steps": np.array(found, np.int64),
+        "steps": np.array(found, np.int32),
     }
 
 
@@ -607,7 +607,7 @@ def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    places = rng.integers(0, 7, 4)
+    places = rng.integers(0, 7, 4, np.int32)
     return {"source": array(rng, dtypes["source"], 35), "places": places, "count": 4, "size": 5} | {
         "target": array(rng, dtypes["source"], 20)
     }
@@ -686,11 +686,11 @@ def _gain(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _logarithm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"beyond_line": log2_beyond_line(), "shift": int(rng.integers(0, 8)), "scale": 1600}
+    return {"beyond_line": log2_beyond_line().astype(np.int32), "shift": int(rng.integers(0, 8)), "scale": 1600}
 
 
 def _queue(rng: np.random.Generator, capacity: int) -> Values:
-    state = np.array([rng.integers(0, capacity), 0], np.int64)
+    state = np.array([rng.integers(0, capacity), 0], np.int32)
     return {"samples": array(rng, "int16", capacity), "state": state, "capacity": capacity}
 
 
@@ -705,7 +705,7 @@ def _frame(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _stack(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    repeats = np.array([rng.integers(1, 4)], np.int64)
+    repeats = np.array([rng.integers(1, 4)], np.int32)
     return {**_queue(rng, 20), "repeats": repeats, "channels": 4, "size": 12, "step": 4}
 
 

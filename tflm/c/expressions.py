@@ -6,7 +6,6 @@ import ast
 import functools
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
@@ -19,7 +18,6 @@ from tflm.c.instances import (
     RESULTS,
     Instance,
     Instances,
-    callees_of,
     identifier,
     parameter_value,
     pointer_type,
@@ -27,7 +25,7 @@ from tflm.c.instances import (
     return_type,
     sets_results,
 )
-from tflm.c.syntax import TranslationError, body_of, global_of, parameters_of, tree_of
+from tflm.c.syntax import TranslationError, global_of, parameters_of, tree_of
 from tflm.c.terms import CONDITIONAL, PRIMARY, SUM, UNARY, Term
 from tflm.c.values import (
     C_TYPES,
@@ -47,167 +45,8 @@ from tflm.c.values import (
 from tflm.compiler.language import BuildConstant, Intrinsic
 from tflm.delegates.compiled import casts
 
-INDEX_OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
-"""Operations whose result is an index if and only if the operands are."""
-
-TRANSPARENT = (casts.as_int64, min, max)
-"""Functions whose arguments are indices if the result is."""
-
 MOVES: Mapping[str, str] = {"copy_bytes": "memcpy", "move_bytes": "memmove"}
 """The C functions of intrinsics that take two addresses and a number of bytes."""
-
-SOFT, HARD, OTHER = "<soft>", "<hard>", "<other>"
-"""How a variable is read: in comparisons, as an index, or otherwise. The name of another variable means that the value
-flows into that variable."""
-
-
-@functools.cache
-def index_variables(function: FunctionType, callees: frozenset[tuple[str, FunctionType]]) -> frozenset[str]:
-    """Return the variables and parameters of a function that are only used as indices.
-
-    Args:
-        callees: the functions that are passed for its parameters.
-    """
-    tree = tree_of(function)
-    reads = _Reads(function, dict(callees))
-    for statement in body_of(tree):
-        reads.visit(statement)
-    candidates = {*reads.assigned, *parameters_of(tree)}
-    while True:
-        kept = {name for name in candidates if all(_may(read, candidates) for read in reads.uses[name])}
-        confirmed = {name for name in kept if HARD in reads.uses[name]}
-        grown = True
-        while grown:
-            more = {name for name in kept - confirmed if reads.uses[name] & confirmed}
-            confirmed |= more
-            grown = bool(more)
-        if confirmed == candidates:
-            return frozenset(confirmed)
-        candidates = confirmed
-
-
-def _may(read: str, candidates: set[str]) -> bool:
-    return read in (SOFT, HARD) or read in candidates
-
-
-class _Reads(ast.NodeVisitor):
-    """Collects how each variable is read."""
-
-    def __init__(self, function: FunctionType, callees: Mapping[str, FunctionType]):
-        self.function, self.callees = function, callees
-        self.locals = {*function.__code__.co_varnames, *parameters_of(tree_of(function))}
-        self.uses: dict[str, set[str]] = defaultdict(set)
-        self.assigned: set[str] = set()
-
-    def read(self, node: ast.expr, how: str) -> None:
-        """Record how an expression is read."""
-        if isinstance(node, ast.Name):
-            self.uses[node.id].add(how)
-        elif isinstance(node, ast.BinOp):
-            inner = how if isinstance(node.op, INDEX_OPERATIONS) else OTHER
-            self.read(node.left, inner)
-            self.read(node.right, inner)
-        elif isinstance(node, ast.UnaryOp):
-            self.read(node.operand, SOFT if isinstance(node.op, ast.Not) else how)
-        elif isinstance(node, ast.IfExp):
-            self.read(node.test, SOFT)
-            self.read(node.body, how)
-            self.read(node.orelse, how)
-        elif isinstance(node, ast.Compare):
-            for side in (node.left, *node.comparators):
-                self.read(side, SOFT)
-        elif isinstance(node, ast.BoolOp):
-            for value in node.values:
-                self.read(value, SOFT)
-        elif isinstance(node, ast.Subscript):
-            self.read(node.value, OTHER)
-            self.read(node.slice, HARD)
-        elif isinstance(node, ast.Call):
-            self._read_call(node, how)
-
-    def _read_call(self, node: ast.Call, how: str) -> None:
-        callee = self._callee(node.func)
-        if callee in TRANSPARENT:
-            for argument in node.args:
-                self.read(argument, how)
-        elif callee is range or (
-            isinstance(callee, Intrinsic) and (callee.name in MOVES or callee.name.endswith(("_at", "_from")))
-        ):
-            for argument in node.args:
-                self.read(argument, HARD)
-        elif isinstance(callee, FunctionType):
-            names = parameters_of(tree_of(callee))
-            given = dict(zip(names, node.args))
-            functions = {name: self._callee(value) for name, value in given.items()}
-            known = frozenset((name, value) for name, value in functions.items() if isinstance(value, FunctionType))
-            indices = index_variables(callee, known)
-            for name, value in given.items():
-                self.read(value, HARD if name in indices else OTHER)
-        else:
-            for argument in node.args:
-                self.read(argument, OTHER)
-
-    def _callee(self, node: ast.expr) -> object:
-        if not isinstance(node, ast.Name):
-            return None
-        if node.id in self.callees:
-            return self.callees[node.id]
-        return None if node.id in self.locals else global_of(self.function, node.id)
-
-    # Statements.
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        (target,) = node.targets
-        pairs = [(target, node.value)]
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = list(zip(target.elts, node.value.elts))
-        for place, value in pairs:
-            self._assign(place, value)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self._assign(node.target, node.value)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        how = node.target.id if isinstance(node.target, ast.Name) and isinstance(node.op, INDEX_OPERATIONS) else OTHER
-        if isinstance(node.target, ast.Name) and how == OTHER:
-            self.uses[node.target.id].add(OTHER)
-        if isinstance(node.target, ast.Subscript):
-            self.read(node.target, OTHER)
-        self.read(node.value, how)
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            self.assigned.add(target.id)
-            self.read(value, target.id)
-        else:
-            self.read(target, OTHER)
-            self.read(value, OTHER)
-
-    def visit_For(self, node: ast.For) -> None:
-        assert isinstance(node.target, ast.Name)
-        self.assigned.add(node.target.id)
-        self.read(node.iter, OTHER)
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_If(self, node: ast.If) -> None:
-        self.read(node.test, SOFT)
-        for statement in (*node.body, *node.orelse):
-            self.visit(statement)
-
-    def visit_While(self, node: ast.While) -> None:
-        self.read(node.test, SOFT)
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self.read(node.value, OTHER)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.read(node.value, OTHER)
-
 
 CASTS: dict[Any, str] = {
     casts.as_int16: "int16",
@@ -245,16 +84,12 @@ class ExpressionWriter:
     """Writes the expressions of a function instance.
 
     Attributes:
-        narrow: whether integers are computed with C's types; see `tflm.compiler.language`.
-        indices: the variables that are only used as indices.
         variables: type and range of each variable, as far as known.
         loops: the loop variables of the loops around the expression.
     """
 
     def __init__(self, instance: Instance, instances: Instances):
         self.instance, self.instances = instance, instances
-        self.narrow = bool(instance.function.__globals__.get("NARROW_INTEGERS"))
-        self.indices = index_variables(instance.function, callees_of(instance.arguments))
         self.variables: dict[str, Value] = dict(instance.arguments)
         self.loops: list[str] = []
 
@@ -262,7 +97,7 @@ class ExpressionWriter:
 
     def _c_type(self, name: str) -> str:
         """Return the C type of a numeric variable."""
-        if name in self.loops or name in self.indices:
+        if name in self.loops:
             return "int32_t"
         value = self.variables[name]
         assert isinstance(value, Number)
@@ -290,20 +125,8 @@ class ExpressionWriter:
 
     # --- Expressions -----------------------------------------------------------------------------------------
 
-    def term(self, node: ast.expr, *, as_index: bool = False) -> Term:
-        """An expression in C.
-
-        Args:
-            as_index: the expression is used as an index, which C computes in 32 bits.
-        """
-        found = self._term(node, as_index)
-        if as_index and isinstance(found.value, Number) and found.value.is_integer:
-            found = terms.c_cast(found, "int32_t")
-            if not found.within(INT32):
-                found = replace(found, value=Number("int64", INT32))
-        return found
-
-    def _term(self, node: ast.expr, as_index: bool) -> Term:
+    def term(self, node: ast.expr) -> Term:
+        """Translate an expression."""
         if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
             return terms.literal(node.value)
         if isinstance(node, ast.Name):
@@ -313,19 +136,24 @@ class ExpressionWriter:
         if isinstance(node, ast.Subscript):
             return self._element(node)
         if isinstance(node, ast.BinOp):
-            return self._binary(node, as_index)
+            return self._binary(node)
         if isinstance(node, ast.UnaryOp):
-            return self._unary(node, as_index)
+            return self._unary(node)
         if isinstance(node, ast.Compare):
             return self._compare(node)
         if isinstance(node, ast.BoolOp):
             return self._boolean(node)
         if isinstance(node, ast.IfExp):
             test = terms.condition(self.term(node.test))
-            return terms.choice(test, *(self.term(part, as_index=as_index) for part in (node.body, node.orelse)))
+            return terms.choice(test, self.term(node.body), self.term(node.orelse))
         if isinstance(node, ast.Call):
-            return self._call(node, as_index)
+            return self._call(node)
         raise TranslationError(f"C has no {ast.unparse(node)}")
+
+    def index(self, node: ast.expr) -> Term:
+        """Translate an index, which has 32 bits in C."""
+        found = terms.c_cast(self.term(node), "int32_t")
+        return found if found.within(INT32) else replace(found, value=Number("int64", INT32))
 
     def _name(self, node: ast.Name) -> Term:
         if node.id in self.variables:
@@ -355,28 +183,25 @@ class ExpressionWriter:
             return _constant(array.value.value[int(index)], ast.unparse(node))
         if not isinstance(array.value, Pointer):
             raise TranslationError(f"{array.text} has no elements")
-        index_term = self.term(node.slice, as_index=True)
-        text = f"{array.inside(PRIMARY)}[{index_term.text}]"
+        text = f"{array.inside(PRIMARY)}[{self.index(node.slice).text}]"
         dtype = array.value.dtype
         range = range_of(dtype) if dtype in INTEGER_BITS else Range(0, 0)
         return Term(text, PRIMARY, Number(dtype, range), array.value.c_element)
 
-    def _binary(self, node: ast.BinOp, as_index: bool) -> Term:
-        name = type(node.op).__name__
-        ring = as_index and name in terms.RING
-        left, right = self.term(node.left, as_index=ring), self.term(node.right, as_index=ring)
+    def _binary(self, node: ast.BinOp) -> Term:
+        name, left = type(node.op).__name__, self.term(node.left)
         if isinstance(left.value, Pointer):
             if left.value.dtype != "address" or name not in ("Add", "Sub"):
                 raise TranslationError("only addresses have offsets")
-            offset = self.term(node.right, as_index=True)
+            offset = self.index(node.right)
             text = f"{left.inside(SUM)} {terms.SYMBOLS[name][0]} {offset.inside(SUM + 1)}"
             return Term(text, SUM, left.value, "")
-        return terms.operation(name, left, right, as_index=ring, narrow=self.narrow)
+        return terms.operation(name, left, self.term(node.right))
 
-    def _unary(self, node: ast.UnaryOp, as_index: bool) -> Term:
-        operand = self.term(node.operand, as_index=as_index)
+    def _unary(self, node: ast.UnaryOp) -> Term:
+        operand = self.term(node.operand)
         if isinstance(node.op, ast.USub):
-            return terms.negated(operand, narrow=self.narrow)
+            return terms.negated(operand)
         if isinstance(node.op, ast.Not):
             return terms.truth(f"!{terms.condition(operand).inside(UNARY)}", UNARY)
         if isinstance(node.op, ast.Invert):
@@ -414,6 +239,8 @@ class ExpressionWriter:
         term = self.term(node)
         if term.within(INT32):
             return replace(terms.c_cast(term, "uint32_t"), value=Number("uint32", range_of("uint32")))
+        if isinstance(node, ast.Call) and self._callee(node.func) is casts.as_int64:
+            return self._low_bits(node.args[0])
         if isinstance(node, ast.BinOp) and type(node.op).__name__ in terms.RING:
             left, right = (
                 self._low_bits(side) or terms.c_cast(self.term(side), "uint32_t") for side in (node.left, node.right)
@@ -437,14 +264,14 @@ class ExpressionWriter:
             raise TranslationError(f"{ast.unparse(node)} can't be called")
         return value.value
 
-    def _call(self, node: ast.Call, as_index: bool) -> Term:
+    def _call(self, node: ast.Call) -> Term:
         callee = self._callee(node.func)
         if isinstance(callee, Callee):
             return self._call_function(callee.function, callee.name, node)
         if not isinstance(callee, np.ufunc) and callee in CASTS:
-            return self._call_cast(node.args[0], CASTS[callee], as_index)
+            return self._call_cast(node.args[0], CASTS[callee])
         if callee in (min, max):
-            first, *others = (self.term(argument, as_index=as_index) for argument in node.args)
+            first, *others = map(self.term, node.args)
             return functools.reduce(functools.partial(terms.extreme, callee.__name__), others, first)
         if callee is abs:
             return terms.absolute(self.term(node.args[0]))
@@ -456,13 +283,12 @@ class ExpressionWriter:
             return self._call_function(callee, identifier(callee.__name__), node)
         raise TranslationError(f"{ast.unparse(node.func)} can't be called")
 
-    def _call_cast(self, node: ast.expr, dtype: str, as_index: bool) -> Term:
-        if as_index and dtype == "int64":
-            return self.term(node, as_index=True)
-        if self.narrow and dtype == "int64":
-            return replace(terms.c_cast(self.term(node), "int64_t"), value=Number("int64", INT64))
+    def _call_cast(self, node: ast.expr, dtype: str) -> Term:
+        term = self.term(node)
+        if dtype == "int64" and term.number.is_integer:
+            return replace(terms.c_cast(term, "int64_t"), value=Number("int64", INT64))
         cast = self._cast(node, dtype)
-        return terms.c_cast(cast, "int32_t") if self.narrow and dtype == "int32" else cast
+        return terms.c_cast(cast, "int32_t") if dtype == "int32" else cast
 
     @staticmethod
     def _call_math(callee: Any, given: list[Term]) -> Term:
@@ -474,7 +300,7 @@ class ExpressionWriter:
 
     def _call_intrinsic(self, name: str, arguments: Sequence[ast.expr]) -> Term:
         if name in MOVES:
-            return self._move_bytes(name, *(self.term(argument, as_index=True) for argument in arguments))
+            return self._move_bytes(name, self.term(arguments[0]), self.term(arguments[1]), self.index(arguments[2]))
         if name == "leading_zeros":
             given = terms.c_cast(self.term(arguments[0]), "uint64_t")
             return Term(f"leading_zeros({given.text})", PRIMARY, Number("int64", Range(0, 64)), "int32_t")
@@ -482,10 +308,10 @@ class ExpressionWriter:
             given = terms.as_number(self.term(arguments[0]), "int64")
             return Term(f"float64_of_bits({given.text})", PRIMARY, Number("float64"), "double")
         if name.endswith("_from"):
-            pointer, offset = self.term(arguments[0]), self.term(arguments[1], as_index=True)
+            pointer, offset = self.term(arguments[0]), self.index(arguments[1])
             return Term(f"{pointer.inside(SUM)} + {offset.inside(SUM + 1)}", SUM, pointer.value, "")
         if name.endswith(("_at", "_of")):
-            return self._elements_at(self.term(arguments[0], as_index=True), name.rpartition("_")[0])
+            return self._elements_at(self.term(arguments[0]), name.rpartition("_")[0])
         raise TranslationError(f"C has no {name}")
 
     def _move_bytes(self, name: str, target: Term, source: Term, count: Term) -> Term:
@@ -532,9 +358,8 @@ class ExpressionWriter:
         functions = {
             parameter: callee for parameter, value in zip(names, node.args) if (callee := self._function_of(value))
         }
-        indices = index_variables(function, callees_of(functions))
         given = {
-            parameter: self.term(argument, as_index=parameter in indices)
+            parameter: self.term(argument)
             for parameter, argument in zip(names, node.args)
             if parameter not in functions
         }

@@ -24,7 +24,6 @@ from tflm.c.values import (
     Range,
     Results,
     Value,
-    accumulated,
     joined,
     range_of,
     widened,
@@ -38,8 +37,7 @@ class FunctionWriter(ExpressionWriter):
     """Writes the body of a function instance repeatedly, until the ranges of its variables no longer change.
 
     Attributes:
-        starts: the first value of each variable.
-        added: the range that loops add to each variable.
+        learned: all values of each variable.
     """
 
     def __init__(self, instance: Instance, instances: Instances):
@@ -47,8 +45,7 @@ class FunctionWriter(ExpressionWriter):
         self.tree = tree_of(instance.function)
         self.body = body_of(self.tree)
         self.scopes = scopes_of(self.tree)
-        self.starts: dict[str, Value] = dict(instance.arguments)
-        self.added: dict[str, Range] = {}
+        self.learned: dict[str, Value] = dict(instance.arguments)
         self.passes = self.temporaries = 0
 
     def write(self) -> None:
@@ -138,8 +135,7 @@ class FunctionWriter(ExpressionWriter):
         elif isinstance(target, ast.Subscript):
             self._store(target, self._stored(target, value))
         elif isinstance(target, ast.Name):
-            term = self.term(value, as_index=target.id in self.indices)
-            self._set(node, target.id, term)
+            self._set(node, target.id, self.term(value))
         else:
             raise TranslationError("only variables and elements can be assigned")
 
@@ -180,10 +176,7 @@ class FunctionWriter(ExpressionWriter):
         """Store values in temporary variables."""
         found = []
         for target, value in zip(targets, values):
-            if isinstance(target, ast.Subscript):
-                term = self._stored(target, value)
-            else:
-                term = self.term(value, as_index=isinstance(target, ast.Name) and target.id in self.indices)
+            term = self._stored(target, value) if isinstance(target, ast.Subscript) else self.term(value)
             self.temporaries += 1
             name = f"new_{identifier(names_of_target(target))}_{self.temporaries}"
             self._line(f"{self._variable_type(term.value)}{name} = {term.text};")
@@ -213,27 +206,14 @@ class FunctionWriter(ExpressionWriter):
 
     def _learn(self, name: str, value: Value) -> None:
         """Record a value that a variable may have."""
-        if name in self.instance.arguments and not isinstance(value, Pointer):
-            self.variables[name] = self._bounded(name, joined(self.instance.arguments[name], value))
-            return
-        self.starts[name] = joined(self.starts[name], value) if name in self.starts else value
-        self._find_range(name)
-
-    def _find_range(self, name: str) -> None:
-        value = self.starts[name]
-        if isinstance(value, Number) and value.is_integer:
-            if name in self.added:
-                value = Number(value.dtype, accumulated(value.range, self.added[name]))
-            value = self._bounded(name, value)
-        self.variables[name] = value
+        self.learned[name] = joined(self.learned[name], value) if name in self.learned else value
+        self.variables[name] = self._bounded(name, self.learned[name])
 
     def _bounded(self, name: str, value: Value) -> Value:
         """Widen a value's range in steps, limited to its type, so that the passes converge."""
         if not isinstance(value, Number) or not value.is_integer:
             return value
         limits = range_of(value.dtype) if value.dtype in INTEGER_BITS else Range(0, 1)
-        if name in self.indices:
-            limits = INT32
         if value.range not in limits:
             value = Number(value.dtype, limits)
         if self.passes > 2 and self.variables.get(name) != value:
@@ -247,49 +227,22 @@ class FunctionWriter(ExpressionWriter):
             return
         assert isinstance(node.target, ast.Name)
         target = node.target.id
-        as_index = target in self.indices
-        added = self.term(node.value, as_index=as_index)
+        added = self.term(node.value)
         accumulates = self._variable(target).number.is_integer and added.number.is_integer and name in ("Add", "Sub")
         if accumulates:
-            self._learn_accumulation(target, name, added)
+            is_wide = "int64_t" in (added.c_type, self._c_type(target))
+            dtype = terms.operation(name, self._variable(target), added).number.dtype
+            self._learn(target, Number(dtype, INT64 if is_wide else INT32))
         current = self._variable(target)
-        result = terms.operation(name, current, added, as_index=as_index, narrow=self.narrow)
+        result = terms.operation(name, current, added)
         if not accumulates:
             self._learn(target, result.value)
         is_plain = result.c_type == current.c_type and result.text.startswith(current.text + " ")
-        if is_plain or (accumulates and self._never_overflows(target)):
+        if is_plain or accumulates:
             added = self._augmenting(added, current)
             self._line(f"{current.text} {terms.SYMBOLS[name][0]}= {added.text};")
         else:
             self._line(f"{current.text} = {self._as_variable(result, target).text};")
-
-    def _never_overflows(self, name: str) -> bool:
-        """Whether a variable that a loop adds to stays within the range of its C type."""
-        if self.narrow or name in self.indices:
-            return True
-        start = self.starts.get(name)
-        if name in self.instance.arguments or not isinstance(start, Number):
-            return False
-        limits = {"int32_t": INT32, "int64_t": INT64}.get(self._c_type(name))
-        return limits is not None and accumulated(start.range, self.added[name]) in limits
-
-    def _learn_accumulation(self, name: str, operation: str, added: Term) -> None:
-        """Record that each iteration of the loops may add a number to a variable, or subtract it."""
-        current = self._variable(name)
-        dtype = terms.operation(operation, current, added).number.dtype
-        if name in self.instance.arguments:
-            self._learn(name, Number(dtype, INT32 if name in self.indices else INT64))
-            return
-        if self.narrow:
-            wide = "int64_t" in (added.c_type, current.c_type)
-            self._learn(name, Number(dtype, INT64 if wide else INT32))
-            return
-        start = self.starts[name]
-        assert isinstance(start, Number)
-        self.starts[name] = joined(start, Number(dtype, start.range))
-        term = terms.negated(added).number.range if operation == "Sub" else added.number.range
-        self.added[name] = self.added.get(name, term) | term
-        self._find_range(name)
 
     @staticmethod
     def _augmenting(added: Term, current: Term) -> Term:
@@ -334,7 +287,7 @@ class FunctionWriter(ExpressionWriter):
         name, variable = node.target.id, identifier(node.target.id)
         if any(identifier(other) == variable != name != other for part in node.body for other in names_in(part)):
             raise TranslationError(f"{name} has the same name in C as another variable")
-        start, stop, step = (terms.c_cast(self.term(bound, as_index=True), "int32_t") for bound in bounds)
+        start, stop, step = map(self.index, bounds)
         if _may_change(bounds[1], node):
             self.temporaries += 1
             end = f"{variable}_end_{self.temporaries}"

@@ -9,7 +9,7 @@ from types import FunctionType
 
 from tflm.c.syntax import TranslationError
 from tflm.c.terms import Term
-from tflm.c.values import INT32, INT64, Callee, Constant, Number, Pointer, Range, Record, Results, Value, range_of
+from tflm.c.values import INT32, INT64, Callee, Constant, Number, Pointer, Record, Results, Value, range_of
 from tflm.compiler.language import ASSEMBLY
 
 KEYWORDS = frozenset(
@@ -70,10 +70,6 @@ def callees_of(arguments: Mapping[str, Value]) -> frozenset[tuple[str, FunctionT
     return frozenset((name, value.function) for name, value in arguments.items() if isinstance(value, Callee))
 
 
-ARGUMENTS = [INT32, *(Range(-(1 << bits), 1 << bits) for bits in (34, 48, 62)), INT64]
-"""Ranges of integer arguments. A function is translated once for each of these that it is called with."""
-
-
 def parameter_value(name: str, term: Term) -> Value:
     """Return the value that a function assumes for an argument: a constant, or a range of its C type."""
     value = term.value
@@ -89,7 +85,7 @@ def parameter_value(name: str, term: Term) -> Value:
         return Record(value.name, tuple(fields))
     if isinstance(value, Number) and value.is_integer and value.dtype != "bool":
         if value.dtype == "int64":
-            return Number("int64", next(limits for limits in ARGUMENTS if value.range in limits))
+            return Number("int64", INT32 if value.range in INT32 else INT64)
         return Number(value.dtype, range_of(value.dtype))
     if isinstance(value, Constant):
         raise TranslationError(f"{term.text} can't be passed as an argument")

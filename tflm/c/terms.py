@@ -212,13 +212,9 @@ def _joined_text(name: str, a: Term, b: Term) -> tuple[str, int]:
     return f"{a.inside(binding)} {symbol} {b.inside(binding + 1)}", binding
 
 
-def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bool = False) -> Term:
-    """Return an arithmetic operation, given by the name of its node in the syntax tree.
-
-    Args:
-        as_index: the result is an index: C computes it in 32 bits.
-        narrow: no operation overflows its C type; see `tflm.compiler.language`.
-    """
+def operation(name: str, a: Term, b: Term) -> Term:
+    """Return an arithmetic operation, given by the name of its node in the syntax tree. C computes it in 32 bits, or in
+    64 if an operand has these."""
     if a.constant is not None and b.constant is not None:
         return literal(_fold(name, a.constant, b.constant))
     if name == "Div" or not (a.number.is_integer and b.number.is_integer):
@@ -231,30 +227,17 @@ def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bo
         raise TranslationError(f"operation {name} is not supported for integers")
     if dtype == "uint64":
         return _unsigned_operation(name, a, b, exact)
-    if narrow:
-        exact = _clipped(exact, INT64 if "int64_t" in (a.c_type, b.c_type) else INT32)
+    exact = _clipped(exact, INT64 if "int64_t" in (a.c_type, b.c_type) else INT32)
     if name in ("FloorDiv", "Mod"):
         return _division(name, a, b, exact)
     if name in ("LShift", "RShift"):
-        return _shift(name, a, b, exact, narrow)
-    if as_index and name in RING:
-        text, binding = _joined_text(name, c_cast(a, "int32_t"), c_cast(b, "int32_t"))
-        return Term(text, binding, Number("int64", _clipped(exact, INT32)), "int32_t")
-    if exact in INT32 and name not in RING and not (a.within(INT32) and b.within(INT32)):
-        a, b = (side if side.within(INT32) else c_cast(side, "int64_t") for side in (a, b))
-        text, binding = _joined_text(name, a, b)
-        return Term(text, binding, Number("int64", exact), "int64_t")
-    if exact in INT32 and a.within(INT32) and b.within(INT32):
-        text, binding = _joined_text(name, c_cast(a, "int32_t"), c_cast(b, "int32_t"))
-        return Term(text, binding, Number("int64", exact), "int32_t")
-    if exact in INT64:
-        if "int64_t" not in (a.c_type, b.c_type):
-            a = c_cast(a, "int64_t")
-        a, b = (c_cast(side, "int64_t") if side.c_type.startswith("uint") else side for side in (a, b))
-        text, binding = _joined_text(name, a, b)
-        return Term(text, binding, Number("int64", exact), "int64_t")
-    wrapped = low_bits(name, a, b, "uint64_t")
-    return replace(c_cast(wrapped, "int64_t"), value=Number("int64", INT64))
+        return _shift(name, a, b, exact)
+    c_type = "int32_t" if exact in INT32 and a.within(INT32) and b.within(INT32) else "int64_t"
+    if c_type == "int32_t" or "int64_t" not in (a.c_type, b.c_type):
+        a = c_cast(a, c_type)
+    a, b = (c_cast(side, c_type) if c_type == "int32_t" or side.c_type.startswith("uint") else side for side in (a, b))
+    text, binding = _joined_text(name, a, b)
+    return Term(text, binding, Number("int64", exact), c_type)
 
 
 def low_bits(name: str, a: Term, b: Term, c_type: str) -> Term:
@@ -319,45 +302,35 @@ def _division(name: str, a: Term, b: Term, exact: Range) -> Term:
     return Term(f"{helper}({a.text}, {b.text})", PRIMARY, number, c_type)
 
 
-def _shift(name: str, a: Term, amount: Term, exact: Range, narrow: bool) -> Term:
-    amounts = amount.number.range
+def _shift(name: str, a: Term, amount: Term, exact: Range) -> Term:
     if name == "RShift":
-        if a.within(INT32) and a.c_type != "int64_t":
-            if amounts.lowest >= 32:
-                amount = literal(31)
-            if amount.number.range in Range(0, 31) or narrow:
-                text, binding = _joined_text(name, c_cast(a, "int32_t"), amount)
-                return Term(text, binding, Number("int64", exact), "int32_t")
-        text, binding = _joined_text(name, c_cast(a, "int64_t"), amount)
-        return Term(text, binding, Number("int64", exact), "int64_t")
+        c_type = "int32_t" if a.within(INT32) and a.c_type != "int64_t" else "int64_t"
+        if c_type == "int32_t" and amount.number.range.lowest >= 32:
+            amount = literal(31)
+        text, binding = _joined_text(name, c_cast(a, c_type), amount)
+        return Term(text, binding, Number("int64", exact), c_type)
     if a.constant == 1:
         exact = Range(exact.lowest, min(exact.highest, 1 << 62))
     c_type = "int32_t" if exact in INT32 and a.within(INT32) else "int64_t"
-    if exact in INT64 and a.number.range.lowest >= 0:
+    if a.number.range.lowest >= 0:
         text, binding = _joined_text(name, c_cast(a, c_type), amount)
         return Term(text, binding, Number("int64", exact), c_type)
-    if exact in INT64 and amount.constant is not None:
-        return operation("Mult", a, literal(1 << int(amount.constant)), narrow=narrow)
-    if exact not in INT64:
-        c_type, exact = "int64_t", INT64
+    if amount.constant is not None:
+        return operation("Mult", a, literal(1 << int(amount.constant)))
     shifted = low_bits(name, a, amount, "u" + c_type)
     return replace(c_cast(shifted, c_type), value=Number("int64", exact))
 
 
-def negated(a: Term, *, narrow: bool = False) -> Term:
-    """Return the negated term; arguments as in `operation`."""
+def negated(a: Term) -> Term:
+    """Return the negated term."""
     if a.constant is not None:
         return literal(-a.constant)
     if not a.number.is_integer:
         return Term(f"-{a.inside(UNARY + 1)}", UNARY, a.number, a.c_type)
-    exact = Range(-a.number.range.highest, -a.number.range.lowest)
-    if narrow:
-        exact = _clipped(exact, INT64 if a.c_type == "int64_t" else INT32)
-    if exact in INT32 and a.within(INT32):
-        return Term(f"-{c_cast(a, 'int32_t').inside(UNARY + 1)}", UNARY, Number("int64", exact), "int32_t")
-    if exact in INT64:
-        return Term(f"-{c_cast(a, 'int64_t').inside(UNARY + 1)}", UNARY, Number("int64", exact), "int64_t")
-    return operation("Sub", literal(0), a)
+    limits = INT64 if a.c_type == "int64_t" else INT32
+    exact = _clipped(Range(-a.number.range.highest, -a.number.range.lowest), limits)
+    c_type = "int32_t" if exact in INT32 and a.within(INT32) else "int64_t"
+    return Term(f"-{c_cast(a, c_type).inside(UNARY + 1)}", UNARY, Number("int64", exact), c_type)
 
 
 def comparison(name: str, a: Term, b: Term) -> Term:

@@ -1,6 +1,6 @@
 """Facts about a value while a kernel is translated: its type in the kernel language, and its range.
 
-As in numba, integer results have 64 bits, and wrap. C uses narrower types if the range fits.
+Integer results have 64 bits in numba. In C, they have 32 if the operands do.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from tflm.c.syntax import TranslationError
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 FLOATS = ("float32", "float64")
-
-MAXIMUM_STEPS = 1 << 31
-"""Maximum number of times that a loop adds to a variable."""
 
 
 @dataclass(frozen=True)
@@ -229,13 +226,6 @@ def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
         bits = max(value.bit_length() for value in (a.lowest, a.highest, b.lowest, b.highest))
         return Range(0 if a.lowest >= 0 and b.lowest >= 0 else -(1 << bits), (1 << bits) - 1)
     return None
-
-
-def accumulated(start: Range, term: Range) -> Range:
-    """Return the range of a variable that starts in `start`, and to which a loop adds `term`."""
-    return Range(
-        start.lowest + min(0, term.lowest * MAXIMUM_STEPS), start.highest + max(0, term.highest * MAXIMUM_STEPS)
-    )
 
 
 def folded(parts: Iterable[Value]) -> Value:

@@ -29,14 +29,12 @@ a table stands for one of the functions in it, which is called by its key:
 `each.step(function="ADD", x=array, y=array, count=8)` takes the types from the arrays: each set of types and functions
 is a kernel of its own, compiled when it is first called.
 
-`tflm.c.source` translates the same functions to C. Values are equal, but C has fewer bits where these are enough:
+`tflm.c.source` translates the same functions to C. Values are equal, but integers have fewer bits in C:
 
 - An `int` parameter has 32 bits in C. Annotate it with `Wide`, or with other `Bounds`, if it needs more or fewer, and
   with `Address` if it is one.
-- Integers are computed in 32 bits if their range shows that nothing is lost, else in 64. A number that is only used as
-  an index has 32. Wrap what is to wrap at 32 bits by `as_int32(...)`.
-- In a module with `NARROW_INTEGERS = True`, no operation overflows when operands of up to 32 bits are computed in 32
-  bits, and others in 64, as in C: only `as_int64(...)` widens.
+- An operation has 32 bits, or 64 if an operand has; only `as_int64(...)` widens. It must not overflow. What is to wrap
+  has unsigned operands, or more bits inside of `as_int32(...)`. Indices have 32 bits.
 - A variable has one type in the whole function. Loops run over `range(...)`; a number is assigned before it is read.
 - A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
 - Functions pass values on in a NamedTuple under `@by_value`; in C, each of its fields is a parameter.

@@ -41,8 +41,6 @@ from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import Node
 from tflm.kernels.reference import fully_connected
 
-NARROW_INTEGERS = True
-
 CHANNELS = 4
 """Number of channels in a word."""
 

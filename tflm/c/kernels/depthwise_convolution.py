@@ -26,8 +26,6 @@ from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
 from tflm.kernels.reference.convolution import DEPTHWISE_INPUTS
 
-NARROW_INTEGERS = True
-
 TAPS = 3
 """Taps along rows and columns of the windows with a specialized kernel."""
 

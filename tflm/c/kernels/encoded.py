@@ -24,8 +24,6 @@ from tflm.kernels.reference import decode
 from tflm.kernels.reference.decode import Encoded, Scheme
 from tflm.schema.enums import TensorType
 
-NARROW_INTEGERS = True
-
 SYMBOL, SYMBOL_BITS, COUNT_MASK, VALUE_MASK = 1 << 15, 11, 15, (1 << 11) - 1
 """Flag, bit position and masks of an entry of a Huffman table."""
 

@@ -24,8 +24,6 @@ from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.kernels.reference.convolution import CONV_INPUTS
 
-NARROW_INTEGERS = True
-
 SMALL = 64
 """Maximum number of products in a window for which an im2col tile is used."""
 

@@ -32,8 +32,6 @@ from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlin
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 
-NARROW_INTEGERS = True
-
 WINDOWS = 4
 """Number of windows that are multiplied at a time."""
 

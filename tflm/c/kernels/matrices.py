@@ -18,8 +18,6 @@ from tflm.delegates.compiled.casts import as_float32, as_int64
 from tflm.kernels.node import Node
 from tflm.kernels.reference.fully_connected import matrices
 
-NARROW_INTEGERS = True
-
 
 @inlined
 def floats(x: Any, w: Any, depth: int, x_step: int, w_step: int, x_zero_point: int, w_zero_point: int) -> Any:
@@ -134,6 +132,6 @@ def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
         w_step=w_step,
         **constants,
     )
-    arrays: dict[str, npt.NDArray[Any]] = {"x": x, "w": w, "y": y, "places": places.astype(np.int32)}
+    arrays: dict[str, npt.NDArray[Any]] = {"x": x, "w": w, "y": y, "places": places}
     kind = y.dtype.name
     return [multiply_matrices.step(total=kind, output=kind, **arrays, shape=shape)]

@@ -13,8 +13,6 @@ from tflm.compiler.intrinsics import LONG_MULTIPLY
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 
-NARROW_INTEGERS = True
-
 WORD_UPPER = 24
 """Number of bits below the upper of two sums of products of an element with the weights of two channels."""
 

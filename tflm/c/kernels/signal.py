@@ -12,8 +12,6 @@ from tflm.delegates.compiled.casts import as_int32, as_uint64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.kernels.node import Node
 
-NARROW_INTEGERS = True
-
 
 @inlined
 def small_root(value: int, places: int) -> int:

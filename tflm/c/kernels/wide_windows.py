@@ -11,8 +11,6 @@ from tflm.compiler.intrinsics import int8_from, int16_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
 
-NARROW_INTEGERS = True
-
 
 @inlined
 def fill_interleaved(x: Int16s, tile: Int16s, place: int, window: int, shape: Any) -> None:

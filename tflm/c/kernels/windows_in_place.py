@@ -24,8 +24,6 @@ from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, S
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
-NARROW_INTEGERS = True
-
 
 class Positions(NamedTuple):
     """The first of some rows or columns, and the step to the next."""

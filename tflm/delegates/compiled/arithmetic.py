@@ -19,8 +19,6 @@ from tflm.delegates.compiled.requantization import Clamp, Requantizer, Rounding,
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.reference.arithmetic import Addend, Product, SquaredDifference, Sum
 
-NARROW_INTEGERS = True
-
 Combined = Union[Sum, SquaredDifference]
 """Operators whose inputs are scaled to a common scale first."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Int64s, Step, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, wrapped
@@ -20,7 +20,7 @@ from tflm.kernels.reference.fully_connected import OpDataBatchMatmul, matrices
 
 PRODUCTS: dict[str, Callable[..., Any]] = {
     "float32": lambda x, w, x_zero_point, w_zero_point: x * w,
-    "int8": lambda x, w, x_zero_point, w_zero_point: as_int32(x - x_zero_point) * as_int32(w - w_zero_point),
+    "int8": lambda x, w, x_zero_point, w_zero_point: as_int64(as_int32(x - x_zero_point) * as_int32(w - w_zero_point)),
     "int16": lambda x, w, x_zero_point, w_zero_point: as_int32(x) * as_int32(w),
 }
 Product = Annotated[Callable[..., Any], PRODUCTS]
@@ -35,7 +35,7 @@ def requantized_int8(total: Any, significand: int, left: int, right: int, zero_p
 @inlined
 def requantized_int16(total: Any, factor: int, left: int, right: int, zero_point: int) -> int:
     """Requantize a 64-bit sum with a 15-bit significand, rounding once."""
-    return clamped(wrapped((total * factor + (1 << (right - 1))) >> right), -(1 << 15), (1 << 15) - 1)
+    return clamped(wrapped((total * factor + (as_int64(1) << (right - 1))) >> right), -(1 << 15), (1 << 15) - 1)
 
 
 OUTPUTS: dict[str, Callable[..., Any]] = {
@@ -57,7 +57,7 @@ def matmul(
     w: Elements,
     y: Elements,
     sums: Elements,
-    places: Int64s,
+    places: Int32s,
     batches: int,
     rows: int,
     depth: int,
@@ -106,11 +106,11 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     return [*copies, matmul.step(product=type, output=type, **arrays, **sizes, **constants)]
 
 
-def matrices_of(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def matrices_of(tensor: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int32]:
     """Return the index of a tensor's matrix for each batch."""
     count = int(np.prod(tensor.shape[:-2], dtype=np.int64))
     numbers = np.arange(count, dtype=np.int64).reshape(tensor.shape[:-2])
-    return np.broadcast_to(numbers, batches).reshape(-1)
+    return np.broadcast_to(numbers, batches).reshape(-1).astype(np.int32)
 
 
 def constants_of(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:

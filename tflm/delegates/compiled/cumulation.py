@@ -11,7 +11,7 @@ import numpy as np
 
 from tflm.compiler.language import DONE, REFUSED, Float32s, Int8s, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
-from tflm.delegates.compiled.casts import as_float32, as_int32
+from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, requantization, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.reduce import AXIS, INPUT, TERM_SHIFT, CumsumQuantization
@@ -74,8 +74,8 @@ def add_up_int8(
             for j in range(along):
                 place = (i * along + (along - 1 - j if is_reversed else j)) * inner + k
                 before = total
-                total = as_int32(total + x[place] - input_zero_point)
-                terms = wrapped((before if is_exclusive else total) << TERM_SHIFT)
+                total = as_int32(as_int64(total) + x[place] - input_zero_point)
+                terms = wrapped(as_int64(before if is_exclusive else total) << TERM_SHIFT)
                 y[place] = clamped(
                     wrapped(scaled(terms, multiplier) + stage.zero_point), stage.activation_min, stage.activation_max
                 )

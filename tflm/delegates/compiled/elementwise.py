@@ -28,7 +28,7 @@ from tflm.compiler.language import (
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import arithmetic, quotients
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float64, as_int32
+from tflm.delegates.compiled.casts import as_float64, as_int32, as_uint64
 from tflm.delegates.compiled.fixed_point import (
     Multiplier,
     Stage,
@@ -88,6 +88,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "XOR": lambda a, b: a ^ b,
 }
 """Functions by operator. XOR of bools is NOT_EQUAL."""
+
+WRAPPING: dict[str, Callable[..., Any]] = {
+    "ADD": lambda a, b: as_uint64(a) + as_uint64(b),
+    "MUL": lambda a, b: as_uint64(a) * as_uint64(b),
+    "SQUARED_DIFFERENCE": lambda a, b: (as_uint64(a) - as_uint64(b)) * (as_uint64(a) - as_uint64(b)),
+    "SUB": lambda a, b: as_uint64(a) - as_uint64(b),
+}
+"""Functions of integers by operator, modulo the size of the output's type."""
+
+FUNCTIONS |= {f"WRAPPING_{name}": function for name, function in WRAPPING.items()}
 
 Function = Annotated[Callable[..., Any], FUNCTIONS]
 
@@ -257,6 +267,11 @@ def _divides_int32(node: Node) -> bool:
     return node.operator == "DIV" and node.eval_output(0).elements.dtype == np.int32
 
 
+def function_of(operator: str, y_dtype: np.dtype[Any]) -> str:
+    """Return the name of an operator's function for outputs of a type."""
+    return "WRAPPING_" * (operator in WRAPPING and y_dtype != np.float32) + operator
+
+
 def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
     """The step of two inputs, all arrays flat and of one size, but for those that `takes_single` allows."""
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
@@ -266,7 +281,7 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
         return quotients.step_of_quotient(op, x1, x2, y)
     if isinstance(op, Clamped):
         limits = np.array([op.minimum, op.maximum], y.dtype)
-        return each_within.step(function=node.operator, **arrays, limits=limits)
+        return each_within.step(function=function_of(node.operator, y.dtype), **arrays, limits=limits)
     if isinstance(op, Prelu):
         zero_points = {"zero_point1": op.input_zero_point, "zero_point2": op.alpha_zero_point}
         return prelu_quantized.step(
@@ -277,7 +292,7 @@ def step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt
         return compare_quantized.step(function=node.operator, **(arrays | {"y": y.view(np.uint8)}), **numbers)
     if node.operator == "FLOOR_DIV":
         return floor_divide.step(**arrays)
-    return each.step(function="XOR" if op is np.bitwise_xor else node.operator, **arrays)
+    return each.step(function="XOR" if op is np.bitwise_xor else function_of(node.operator, y.dtype), **arrays)
 
 
 def _steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:

@@ -35,13 +35,13 @@ class Stage(NamedTuple):
 @inlined
 def wrapped(value: Any) -> Any:
     """Return the low 32 bits, as a signed number."""
-    return as_int64(as_int32(value))
+    return as_int32(value)
 
 
 @inlined
 def scaled(value: int, multiplier: Multiplier) -> int:
     """Return a 32-bit integer times significand (Q0.31) * 2^(left - right), rounded twice; `left` or `right` is 0."""
-    high = (wrapped(value << multiplier.left) * multiplier.significand + (1 << 30)) >> 31
+    high = (as_int64(wrapped(value << multiplier.left)) * multiplier.significand + (1 << 30)) >> 31
     return rounding_divided(high, multiplier.right)
 
 
@@ -56,13 +56,14 @@ def rounding_divided(value: int, exponent: int) -> int:
 @inlined
 def high_product(a: int, b: int) -> int:
     """Return the product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
-    return (a * b + (1 << 30)) >> 31
+    product: int = (as_int64(a) * b + (1 << 30)) >> 31
+    return product
 
 
 @inlined
 def one_over_one_plus(a: int) -> int:
     """Return 1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31, by three steps of Newton's method in Q2.29."""
-    half_denominator = as_int32((a + (1 << 31)) >> 1)
+    half_denominator = as_int32((as_int64(a) + (1 << 31)) >> 1)
     x = as_int32(BEST_START + high_product(half_denominator, BEST_SLOPE))
     for _ in range(3):
         error = as_int32((1 << 29) - high_product(half_denominator, x))

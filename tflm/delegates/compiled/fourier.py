@@ -25,8 +25,6 @@ from tflm.delegates.compiled.signal import clear_steps
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.fft import FftOpData, KissFftrConfig
 
-NARROW_INTEGERS = True
-
 # --- Arithmetic of samples ---------------------------------------------------------------------------------------
 
 

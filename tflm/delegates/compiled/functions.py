@@ -10,7 +10,7 @@ import numpy as np
 
 from tflm.compiler.intrinsics import float64_of_bits
 from tflm.compiler.language import inlined
-from tflm.delegates.compiled.casts import as_int64
+from tflm.delegates.compiled.casts import as_int64, as_uint64
 
 MIN_EXPONENT, MAX_EXPONENT = -150.0, 130.0
 """Powers of two beyond which a float32 is zero or infinity."""
@@ -33,7 +33,8 @@ def exponential(x: Any) -> Any:
     r = (power - whole) * LN_2
     tail = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880))))
     fraction = 1 + r * (1 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * tail))))
-    return fraction * float64_of_bits((as_int64(whole) + BIAS) << FRACTION_BITS)
+    bits = as_uint64(as_int64(whole) + BIAS) << as_uint64(FRACTION_BITS)
+    return fraction * float64_of_bits(as_int64(bits))
 
 
 @inlined

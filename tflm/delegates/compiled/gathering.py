@@ -17,7 +17,6 @@ from tflm.compiler.language import (
     Float32s,
     Int8s,
     Int32s,
-    Int64s,
     Step,
     inlined,
     kernel,
@@ -50,7 +49,7 @@ def gather(
 
 @kernel
 def gather_slices(
-    x: Address, indices: Int32s, y: Address, steps: Int64s, length: int, size: int, count: int, slice_bytes: int
+    x: Address, indices: Int32s, y: Address, steps: Int32s, length: int, size: int, count: int, slice_bytes: int
 ) -> int:
     """Copy `count` slices of x, which contains `size` slices, each given by an index of `length` numbers.
 
@@ -61,7 +60,7 @@ def gather_slices(
     for i in range(count):
         place = as_int64(0)
         for k in range(length):
-            place += indices[i * length + k] * steps[k]
+            place += as_int64(indices[i * length + k]) * steps[k]
         outside += place < 0 or place >= size
     if outside:
         return REFUSED
@@ -109,11 +108,11 @@ def interpolate(
     mean: Mean,
     x: Elements,
     y: Elements,
-    rows: Int64s,
-    columns: Int64s,
+    rows: Int32s,
+    columns: Int32s,
     row_weights: Elements,
     column_weights: Elements,
-    shape: Int64s,
+    shape: Int32s,
 ) -> int:
     """Compute each pixel of y from its four neighbours in x.
 
@@ -164,7 +163,7 @@ def _bind_gather_nd(context: KernelContext, node: Node, profile: Profile) -> lis
             x=input.elements,
             indices=indices.elements,
             y=node.eval_output(0).elements,
-            steps=np.array([math.prod(input.dims[i + 1 : length]) for i in range(length)], np.int64),
+            steps=np.array([math.prod(input.dims[i + 1 : length]) for i in range(length)], np.int32),
             length=length,
             size=math.prod(input.dims[:length]),
             count=math.prod(indices.dims[:-1]),
@@ -188,7 +187,8 @@ def _bind_nearest(context: KernelContext, node: Node, profile: Profile) -> list[
     (batches, height, width, depth), (rows, columns) = input.dims, node.op_data
     all_rows = np.add.outer(np.arange(batches, dtype=np.int64) * height, rows)
     pixels = np.add.outer(all_rows * width, columns).reshape(-1)
-    return [take_rows.step(source=input.elements, places=pixels, count=pixels.size, size=depth, target=y)]
+    places = pixels.astype(np.int32)
+    return [take_rows.step(source=input.elements, places=places, count=pixels.size, size=depth, target=y)]
 
 
 def _bind_bilinear(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
@@ -201,11 +201,11 @@ def _bind_bilinear(context: KernelContext, node: Node, profile: Profile) -> list
             mean=y.dtype.name,
             x=input.elements,
             y=y,
-            rows=rows.places,
-            columns=columns.places,
+            rows=rows.places.astype(np.int32),
+            columns=columns.places.astype(np.int32),
             row_weights=rows.weights,
             column_weights=columns.weights,
-            shape=np.array([*input.dims, rows.places.shape[1], columns.places.shape[1]], np.int64),
+            shape=np.array([*input.dims, rows.places.shape[1], columns.places.shape[1]], np.int32),
         )
     ]
 

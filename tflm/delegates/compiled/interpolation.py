@@ -8,8 +8,6 @@ from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32
 from tflm.delegates.compiled.fixed_point import LARGEST
 
-NARROW_INTEGERS = True
-
 LAST_ENTRY = 255
 
 

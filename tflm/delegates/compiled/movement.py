@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
 from tflm.compiler.intrinsics import copy_bytes, move_bytes
-from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, emitted, kernel
+from tflm.compiler.language import DONE, Address, Elements, Int32s, Step, emitted, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.tiles import Writer
@@ -50,7 +50,7 @@ def move_vectors(
 
 
 @kernel
-def move_elements(target: Elements, source: Elements, steps: Int64s) -> int:
+def move_elements(target: Elements, source: Elements, steps: Int32s) -> int:
     """Copy elements of six dimensions.
 
     Args:
@@ -168,7 +168,7 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any], *, may_overla
         )
     if last.size < SHORTEST_LOOP:
         dimensions = sorted(dimensions, key=lambda dimension: dimension.size)
-    sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int64)
+    sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int32)
     sizes[:, 1:] //= item
     return move_elements.step(target=target, source=source, steps=sizes.reshape(-1))
 

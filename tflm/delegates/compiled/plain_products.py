@@ -100,7 +100,7 @@ def add_float32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero
 @inlined
 def add_int32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
     """Add a product to a sum that wraps to 32 bits."""
-    return as_int32(total + as_int32(x - x_zero_point) * as_int32(weight - weights_zero_point))
+    return as_int32(as_int64(total) + as_int32(x - x_zero_point) * as_int32(weight - weights_zero_point))
 
 
 @inlined
@@ -112,7 +112,7 @@ def add_int64(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_p
 @inlined
 def add_symmetric(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
     """Add a product as `add_int32` does, for weights without zero point."""
-    return as_int32(total + as_int32(x - x_zero_point) * weight)
+    return as_int32(as_int64(total) + as_int32(x - x_zero_point) * weight)
 
 
 ADDITIONS = {"float32": add_float32, "int32": add_int32, "symmetric": add_symmetric, "int64": add_int64}
@@ -136,7 +136,7 @@ def requantized(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
     """Requantize a 32-bit sum, rounding twice; `shift` is to the left, or to the right if negative."""
-    value = scaled(wrapped(total + bias), Multiplier(significand, max(shift, 0) & 31, max(-shift, 0) & 31))
+    value = scaled(wrapped(as_int64(total) + bias), Multiplier(significand, max(shift, 0) & 31, max(-shift, 0) & 31))
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 
@@ -145,7 +145,7 @@ def requantized_wide(
     total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
 ) -> int:
     """Requantize a 64-bit sum with a 15-bit significand, rounding once; `shift` is to the right, at least 1."""
-    value = wrapped(((total + bias) * significand + (1 << (shift - 1))) >> shift)
+    value = wrapped(((total + bias) * significand + (as_int64(1) << (shift - 1))) >> shift)
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 

@@ -19,8 +19,6 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.pooling import OpDataPooling
 from tflm.schema.options import Pool2DOptions
 
-NARROW_INTEGERS = True
-
 
 @inlined
 def rounded_mean(total: int, count: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int64s, Step, kernel
+from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, kernel
 from tflm.compiler.processor import Profile, processor
 from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.images import Image, image_of
@@ -537,7 +537,7 @@ def _plain_fully_connected(node: Node) -> list[Step] | None:
 
 
 @kernel
-def take_rows(source: Elements, places: Int64s, count: int, size: int, target: Elements) -> int:
+def take_rows(source: Elements, places: Int32s, count: int, size: int, target: Elements) -> int:
     """Set row i of the target to row places[i] of the source."""
     for i in range(count):
         begin = places[i] * size
@@ -572,7 +572,7 @@ def _bind_transpose_conv(context: KernelContext, node: Node, profile: Profile) -
     )
     if multiply is None:
         return None
-    places = places_by_window(y.shape[0], rows, columns).astype(np.int64)
+    places = places_by_window(y.shape[0], rows, columns).astype(np.int32)
     gather = take_rows.step(
         source=by_window,
         places=places,

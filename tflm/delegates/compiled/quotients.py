@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
-from tflm.delegates.compiled.casts import as_int64
+from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
     LARGEST,
     clamped,
@@ -56,7 +56,7 @@ def truncated_quotient(dividend: int, divisor: int) -> Any:
     if divisor == -1:
         return -as_int64(dividend)
     quotient = dividend // divisor
-    is_below = quotient * divisor != dividend and (dividend ^ divisor) < 0
+    is_below = as_int64(quotient) * divisor != dividend and (dividend ^ divisor) < 0
     return as_int64(quotient + 1 if is_below else quotient)
 
 
@@ -87,13 +87,13 @@ def divided_by_any_power(value: int, exponent: int) -> Any:
 def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
     """Multiply the dividend, shifted left as far as possible, by the reciprocal of the divisor."""
     for i in range(division.size):
-        dividend = as_int64(x1[i * division.step1]) - division.zero_point1
-        divisor = as_int64(x2[i * division.step2]) - division.zero_point2
+        dividend = as_int32(x1[i * division.step1]) - division.zero_point1
+        divisor = as_int32(x2[i * division.step2]) - division.zero_point2
         if divisor < 0:
             dividend = -dividend
         divisor = abs(divisor)
         zeros = leading_zeros(divisor) - 32
-        inverse = one_over_one_plus((divisor << zeros) - (1 << 31)) if divisor > 0 else INVERSE_OF_ZERO
+        inverse = one_over_one_plus((as_int64(divisor) << zeros) - (1 << 31)) if divisor > 0 else INVERSE_OF_ZERO
         headroom = leading_zeros(max(dividend, -dividend - 1)) - 33
         quotient = min(high_product(dividend << headroom, inverse), LARGEST)
         scaled = min(high_product(quotient, division.significand), LARGEST)
@@ -170,7 +170,7 @@ def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
         if x[i] < roots.zero_point:
             return REFUSED
     for i in range(roots.size):
-        value = as_int64(x[i]) - roots.zero_point
+        value = as_int32(x[i]) - roots.zero_point
         root = high_product(1 << RSQRT_SHIFT, LARGEST)
         if value > 1:
             root = inverse_root(value)

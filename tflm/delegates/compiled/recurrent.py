@@ -66,8 +66,6 @@ from tflm.kernels.reference.unidirectional_sequence_lstm import (
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import SVDFOptions
 
-NARROW_INTEGERS = True
-
 Matrix = Callable[..., "list[Step] | None"]
 """Binds a product, with the arguments of `quantized_matrix`."""
 

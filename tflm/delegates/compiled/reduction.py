@@ -23,8 +23,6 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.reduce import Rescaling, check_dimension, check_output, lowest_and_highest, resolved_axes
 from tflm.kernels.support.elementwise import as_numbers
 
-NARROW_INTEGERS = True
-
 COMPARISONS: dict[str, Callable[..., Any]] = {"greater": lambda a, b: a > b, "less": lambda a, b: a < b}
 Comparison = Annotated[Callable[..., Any], COMPARISONS]
 

@@ -24,8 +24,6 @@ from tflm.delegates.compiled.single_rounding import FRACTION, Channel, Constants
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
 
-NARROW_INTEGERS = True
-
 CONSTANTS = 4
 """Number of integers for each channel in the table."""
 

@@ -77,7 +77,7 @@ def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
         # As in the reference, the absolute value of -32768 wraps to the smallest value.
         largest = 0
         for i in range(count):
-            sample = as_int64(x[i])
+            sample = as_int32(x[i])
             if sample > largest:
                 largest = sample
             elif -sample > largest:
@@ -93,7 +93,7 @@ def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
 def energy(x: Int16s, y: UInt32s, count: int) -> int:
     """Compute squared magnitudes of complex numbers."""
     for i in range(count):
-        y[i] = x[2 * i] * x[2 * i] + x[2 * i + 1] * x[2 * i + 1]
+        y[i] = as_int64(x[2 * i] * x[2 * i]) + x[2 * i + 1] * x[2 * i + 1]
     return DONE
 
 
@@ -228,16 +228,16 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int16s, y: UInt32s, larges
 
 
 @kernel
-def logarithm(x: UInt32s, y: Int16s, beyond_line: Int64s, shift: int, scale: int, count: int) -> int:
+def logarithm(x: UInt32s, y: Int16s, beyond_line: Int32s, shift: int, scale: int, count: int) -> int:
     """Compute natural logarithms from logarithms to base 2, whose curve is interpolated in a table."""
     for i in range(count):
         value = max((as_int64(x[i]) << shift) & LOW_32_BITS, 1)
         places = 63 - leading_zeros(value)
-        fraction = (value << 32 >> places >> 16) & (ONE - 1)
+        fraction = (value << 31 >> places >> 15) & (ONE - 1)
         segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
         slope = beyond_line[segment + 1] - beyond_line[segment]
         log2 = (places << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
-        log = (log2 * LN_2 + ONE // 2) >> 16
+        log = (as_int64(log2) * LN_2 + ONE // 2) >> 16
         y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
     return DONE
 
@@ -275,7 +275,7 @@ def discard(state: Any, capacity: int, count: int) -> int:
 
 
 @kernel
-def delay(x: Int16s, y: Int16s, samples: Int16s, state: Int64s, capacity: int, count: int) -> int:
+def delay(x: Int16s, y: Int16s, samples: Int16s, state: Int32s, capacity: int, count: int) -> int:
     """Delay samples."""
     write_to_queue(samples, state, capacity, x, 0, count)
     read_from_queue(samples, state, capacity, y, 0, count)
@@ -289,7 +289,7 @@ def frame(
     y: Int16s,
     valid: UInt8s,
     samples: Int16s,
-    state: Int64s,
+    state: Int32s,
     capacity: int,
     frames: int,
     size: int,
@@ -317,8 +317,8 @@ def stack(
     y: Int16s,
     valid: UInt8s,
     samples: Int16s,
-    state: Int64s,
-    repeats: Int64s,
+    state: Int32s,
+    repeats: Int32s,
     capacity: int,
     channels: int,
     size: int,
@@ -341,7 +341,7 @@ def stack(
 @inlined
 def saturating_sum(a: Any, b: Any) -> Any:
     """Add int16 with saturation."""
-    return clamped(as_int64(a) + b, -(1 << 15), (1 << 15) - 1)
+    return clamped(as_int32(a) + b, -(1 << 15), (1 << 15) - 1)
 
 
 @inlined
@@ -444,7 +444,7 @@ def _bind_automatic_gain(context: KernelContext, node: Node, profile: Profile) -
 def _bind_logarithm(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     x, y = _elements(node)
     options = {"shift": node.op_data["input_correction_bits"] & 31, "scale": node.op_data["output_scale"]}
-    step = logarithm.step(x=x, y=y, beyond_line=log2_beyond_line(), **options, count=x.size)
+    step = logarithm.step(x=x, y=y, beyond_line=log2_beyond_line().astype(np.int32), **options, count=x.size)
     return [step, *clear_steps(y[x.size :])]
 
 

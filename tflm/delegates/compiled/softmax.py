@@ -21,7 +21,7 @@ from tflm.compiler.language import (
     kernel,
 )
 from tflm.compiler.processor import Profile
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, one_over_one_plus, scaled
 from tflm.delegates.compiled.functions import exponential
 from tflm.delegates.compiled.interpolation import look_up_between, share
@@ -67,14 +67,14 @@ def softmax_int8(
     """
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
-        total = 0
+        total = as_int64(0)
         for i in range(first, first + depth):
             total += addends[largest - x[i]]
         total = min(total & UINT32_MASK, largest_sum)
         headroom = leading_zeros(total) - 32
         scale = one_over_one_plus((total << headroom) - (1 << 31))
         shift = 62 + ACCUMULATION_INTEGER_BITS - headroom - bits
-        rounding = (1 << 30) + (1 << (shift - 1))
+        rounding = (1 << 30) + (as_int64(1) << (shift - 1))
         for i in range(first, first + depth):
             share = (exps[largest - x[i]] * scale + rounding) >> shift
             y[i] = min(share, (1 << bits) - 1) - (1 << (bits - 1))
@@ -88,7 +88,7 @@ def softmax_int16(
     """Exps are Q0.15, their sum is Q16.15: 2^n (1 + f), where another function inverts f in steps of 2^-16."""
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
-        total = 0
+        total = as_int64(0)
         for i in range(first, first + depth):
             y[i] = exp_between(as_int32(largest - x[i]), exps, multiplier)
             total += y[i]

@@ -14,7 +14,7 @@ from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Sh
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import quotients
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
     Multiplier,
     Stage,
@@ -187,7 +187,7 @@ def quantize(x: Float32s, y: Elements, scale: Float32s, stage: Stage, count: int
         if quotient < limit and quotient > -limit:
             # Adding this number, just below a half, never rounds a smaller fraction up to the next integer.
             integer = as_int32(quotient + (below_half if quotient >= zero else -below_half))
-        y[i] = clamped(wrapped(integer + stage.zero_point), stage.activation_min, stage.activation_max)
+        y[i] = clamped(wrapped(as_int64(integer) + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
@@ -197,7 +197,7 @@ def requantize(
 ) -> int:
     """Convert integers to another scale and zero point."""
     for i in range(count):
-        value = scaled(x[i] - input_zero_point, multiplier)
+        value = scaled(as_int64(x[i]) - input_zero_point, multiplier)
         y[i] = clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
@@ -211,7 +211,7 @@ def dequantize(conversion: Conversion, x: Elements, y: Float32s, scale: Elements
     """Convert integers to the real numbers that they stand for."""
     factor = scale[0]
     for i in range(count):
-        y[i] = factor * conversion(as_int32(x[i] - zero_point))
+        y[i] = factor * conversion(as_int32(as_int64(x[i]) - zero_point))
     return DONE
 
 
@@ -221,7 +221,7 @@ def sigmoid_int16(
 ) -> int:
     """Compute LOGISTIC or TANH: convert to steps of 1 / 12288, and apply the function in Q0.15."""
     for i in range(count):
-        steps = as_int32(x[i] * factor + ((1 << shift) >> 1)) >> shift
+        steps = as_int32(as_int64(x[i]) * factor + ((1 << shift) >> 1)) >> shift
         y[i] = function(steps, table)
     return DONE
 

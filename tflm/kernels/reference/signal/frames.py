@@ -56,7 +56,7 @@ class CircularBuffer:
     def __init__(self, data: npt.NDArray[np.uint8], capacity: int):
         header = len(data) - 4 * capacity
         self.samples: Values = data[header : header + 2 * capacity].view(np.int16)
-        self.state = track_host_array(np.zeros(2, np.int64))
+        self.state = track_host_array(np.zeros(2, np.int32))
         self._capacity = capacity
         self.reset()
 
@@ -312,7 +312,7 @@ class Stacker:
     size: int
     step: int
     buffer: CircularBuffer
-    repeats: npt.NDArray[np.int64] = field(default_factory=lambda: np.ones(1, np.int64))
+    repeats: npt.NDArray[np.int32] = field(default_factory=lambda: np.ones(1, np.int32))
 
 
 def _init_stack(context: KernelContext, node: Node) -> None:
