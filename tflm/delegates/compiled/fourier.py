@@ -423,6 +423,25 @@ def put_in_order(x: Elements, y: Elements, orders: UInt16s, given: int, n: int) 
 
 
 @inlined
+def separated(
+    part: Any, turned: Any, plus: Any, x: Elements, pair: int, mirrored: int, roots: Elements, root: int
+) -> tuple[Any, Any, Any, Any]:
+    """Return a pair of a spectrum and its mirror image, with those of even and odd samples separated or joined."""
+    real, imaginary = divided_pair(part, x, pair, 2)
+    mirrored_real = part(x[mirrored], 2)
+    mirrored_imaginary = part(plus(0, x[mirrored + 1], -1), 2)
+    sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+    real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+    turned_real, turned_imaginary = turned(real, imaginary, roots[root], roots[root + 1])
+    return (
+        sum_real + turned_real,
+        sum_imaginary + turned_imaginary,
+        sum_real - turned_real,
+        turned_imaginary - sum_imaginary,
+    )
+
+
+@inlined
 def unravel(part: Any, turned: Any, halved: Any, plus: Any, y: Elements, roots: Elements, n: int) -> int:
     """Compute the spectrum of real values, n + 1 bins, from the spectrum of their pairs as complex values."""
     real, imaginary = divided_pair(part, y, 0, 2)
@@ -433,16 +452,11 @@ def unravel(part: Any, turned: Any, halved: Any, plus: Any, y: Elements, roots: 
     mirrored = 2 * n
     for k in range(2, n + 1, 2):
         mirrored -= 2
-        real, imaginary = divided_pair(part, y, k, 2)
-        mirrored_real = part(y[mirrored], 2)
-        mirrored_imaginary = part(plus(0, y[mirrored + 1], -1), 2)
-        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
-        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        turned_real, turned_imaginary = turned(real, imaginary, roots[k - 2], roots[k - 1])
-        y[k] = halved(sum_real + turned_real)
-        y[k + 1] = halved(sum_imaginary + turned_imaginary)
-        y[mirrored] = halved(sum_real - turned_real)
-        y[mirrored + 1] = halved(turned_imaginary - sum_imaginary)
+        real, imaginary, other_real, other_imaginary = separated(part, turned, plus, y, k, mirrored, roots, k - 2)
+        y[k] = halved(real)
+        y[k + 1] = halved(imaginary)
+        y[mirrored] = halved(other_real)
+        y[mirrored + 1] = halved(other_imaginary)
     return n
 
 
@@ -453,83 +467,13 @@ def fold(part: Any, turned: Any, plus: Any, x: Elements, y: Elements, places: UI
     y[0] = part(plus(x[0], x[2 * n], 1), 2)
     y[1] = part(plus(x[0], x[2 * n], -1), 2)
     for k in range(1, n // 2 + 1):
-        mirrored = 2 * (n - k)
-        real, imaginary = divided_pair(part, x, 2 * k, 2)
-        mirrored_real = part(x[mirrored], 2)
-        mirrored_imaginary = part(plus(0, x[mirrored + 1], -1), 2)
-        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
-        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        turned_real, turned_imaginary = turned(real, imaginary, roots[2 * k - 2], roots[2 * k - 1])
+        real, imaginary, other_real, other_imaginary = separated(
+            part, turned, plus, x, 2 * k, 2 * (n - k), roots, 2 * k - 2
+        )
         place, other = 2 * places[k], 2 * places[n - k]
-        y[place], y[place + 1] = sum_real + turned_real, sum_imaginary + turned_imaginary
-        y[other], y[other + 1] = sum_real - turned_real, turned_imaginary - sum_imaginary
+        y[place], y[place + 1] = real, imaginary
+        y[other], y[other + 1] = other_real, other_imaginary
     return n
-
-
-@inlined
-def transform_rows(
-    odd: Any,
-    times: Any,
-    part: Any,
-    turned: Any,
-    first_turned: Any,
-    halved: Any,
-    plus: Any,
-    x: Elements,
-    y: Elements,
-    factors: Int16s,
-    places: UInt16s,
-    roots: Elements,
-    super_twiddles: Elements,
-    rows: int,
-    samples: int,
-    bins: int,
-    n: int,
-    stages: int,
-) -> int:
-    """Transform rows of samples."""
-    for row in range(rows):
-        of_row = elements_from(y, 2 * row * bins)
-        put_in_order(elements_from(x, row * samples), of_row, places, min(samples, 2 * n), n)
-        transform(odd, same, times, part, turned, first_turned, halved, of_row, factors, roots, n, stages)
-        unravel(part, turned, halved, plus, of_row, super_twiddles, n)
-        for i in range(2 * (n + 1), 2 * bins):
-            of_row[i] = 0
-    return rows
-
-
-@inlined
-def invert_rows(
-    odd: Any,
-    times: Any,
-    part: Any,
-    turned: Any,
-    first_turned: Any,
-    halved: Any,
-    plus: Any,
-    divided: Any,
-    x: Elements,
-    y: Elements,
-    factors: Int16s,
-    places: UInt16s,
-    roots: Elements,
-    super_twiddles: Elements,
-    rows: int,
-    samples: int,
-    bins: int,
-    n: int,
-    stages: int,
-) -> int:
-    """Compute rows of samples from their spectra."""
-    for row in range(rows):
-        of_row = elements_from(y, row * samples)
-        fold(part, turned, plus, elements_from(x, 2 * row * bins), of_row, places, super_twiddles, n)
-        transform(odd, negated, times, part, turned, first_turned, halved, of_row, factors, roots, n, stages)
-        for i in range(2 * n):
-            of_row[i] = divided(of_row[i], 2 * n)
-        for i in range(2 * n, samples):
-            of_row[i] = 0
-    return rows
 
 
 @kernel
@@ -557,26 +501,15 @@ def rfft(
         roots: all n-th roots of unity.
         super_twiddles: roots that separate the spectra of even and odd samples.
     """
-    transform_rows(
-        odd,
-        times,
-        part,
-        turned,
-        first_turned,
-        halved,
-        plus,
-        x,
-        y,
-        factors,
-        places,
-        roots,
-        super_twiddles,
-        spectrum.rows,
-        spectrum.samples,
-        spectrum.bins,
-        spectrum.pairs,
-        spectrum.stages,
-    )
+    bins, n = spectrum.bins, spectrum.pairs
+    for row in range(spectrum.rows):
+        of_row = elements_from(y, 2 * row * bins)
+        given = min(spectrum.samples, 2 * n)
+        put_in_order(elements_from(x, row * spectrum.samples), of_row, places, given, n)
+        transform(odd, same, times, part, turned, first_turned, halved, of_row, factors, roots, n, spectrum.stages)
+        unravel(part, turned, halved, plus, of_row, super_twiddles, n)
+        for i in range(2 * (n + 1), 2 * bins):
+            of_row[i] = 0
     return DONE
 
 
@@ -606,27 +539,15 @@ def irfft(
         roots: all n-th roots of unity.
         super_twiddles: roots that separate the spectra of even and odd samples.
     """
-    invert_rows(
-        odd,
-        times,
-        part,
-        turned,
-        first_turned,
-        halved,
-        plus,
-        divided,
-        x,
-        y,
-        factors,
-        places,
-        roots,
-        super_twiddles,
-        spectrum.rows,
-        spectrum.samples,
-        spectrum.bins,
-        spectrum.pairs,
-        spectrum.stages,
-    )
+    samples, n = spectrum.samples, spectrum.pairs
+    for row in range(spectrum.rows):
+        of_row = elements_from(y, row * samples)
+        fold(part, turned, plus, elements_from(x, 2 * row * spectrum.bins), of_row, places, super_twiddles, n)
+        transform(odd, negated, times, part, turned, first_turned, halved, of_row, factors, roots, n, spectrum.stages)
+        for i in range(2 * n):
+            of_row[i] = divided(of_row[i], 2 * n)
+        for i in range(2 * n, samples):
+            of_row[i] = 0
     return DONE
 
 
