@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
 
 from tflm.c.syntax import TranslationError
 from tflm.c.terms import Term
-from tflm.c.values import INT32, INT64, Callee, Constant, Number, Pointer, Record, Results, Value, range_of
+from tflm.c.values import INT32, INT64, Constant, Number, Pointer, Record, Results, Value, range_of
 from tflm.compiler.language import ASSEMBLY
 
 KEYWORDS = frozenset(
@@ -63,11 +63,6 @@ class Instance:
 
 Instances = Callable[[FunctionType, str, dict[str, Value]], Instance]
 """Returns the instance of a function, given its name and the values of its parameters; creates it if needed."""
-
-
-def callees_of(arguments: Mapping[str, Value]) -> frozenset[tuple[str, FunctionType]]:
-    """Return the functions among arguments."""
-    return frozenset((name, value.function) for name, value in arguments.items() if isinstance(value, Callee))
 
 
 def parameter_value(name: str, term: Term) -> Value:

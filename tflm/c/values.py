@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from types import FunctionType
 from typing import Any, TypeAlias
 
@@ -226,8 +225,3 @@ def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
         bits = max(value.bit_length() for value in (a.lowest, a.highest, b.lowest, b.highest))
         return Range(0 if a.lowest >= 0 and b.lowest >= 0 else -(1 << bits), (1 << bits) - 1)
     return None
-
-
-def folded(parts: Iterable[Value]) -> Value:
-    """Return a value that covers all of these values."""
-    return reduce(joined, parts)

@@ -78,10 +78,8 @@ class Shape(NamedTuple):
 LONG = 16
 """Minimum number of elements for which multiplying a run separately pays."""
 
-PIECES = 3
-"""Number of pieces of a run: before the image, inside of it, and after it."""
-
 BEFORE, INSIDE = 0, 1
+"""The first pieces of a run: before the image, and inside of it; the third is after it."""
 
 
 @inlined
