@@ -148,7 +148,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     images.fill_image: [{"x": "int8", "image": "int16"}, {"x": "uint8", "image": "uint8"}],
     log_softmax.log_softmax_float32: [*map(_same("real_exp", "real_log"), ("series", "library"))],
     movement.move_elements: [*map(_same("target", "source"), ("uint8", "int16", "int64", "float32"))],
-    movement.fill: [*map(_same("target", "value"), ("uint8", "int16", "int64", "float32"))],
+    movement.fill: [*map(_same("target", "source"), ("uint8", "int16", "int64", "float32"))],
     plain_products.convolve: _products(),
     plain_products.convolve_transposed: _products(),
     pooling.pool: [
@@ -837,6 +837,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "log_softmax.log_softmax_float32": _rows,
         "log_softmax.log_softmax_int8": _log_softmax_int8,
         "movement.move": _move,
+        "movement.fill": lambda rng, dtypes: {"rows": 3, "target_step": 7, "source_step": 2, "count": 5},
         "movement.move_elements": _move_elements,
         "movement.move_rows": _move_rows,
         "normalization.normalize_float32": _rows,
