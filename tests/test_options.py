@@ -94,7 +94,10 @@ EXCLUSIVE = {
         *(("--planner greedy", each) for each in ("--steps 1", "--time-limit 1")),
         *(("--memories A:1M", each) for each in ("--head-ram 1K", "--csv a.csv", "--always", "--planner greedy")),
     ),
-    "profile": (*(("--delegate none", each) for each in ("--target cortex-m4", "--board pico")),),
+    "profile": (
+        *(("--delegate none", each) for each in ("--target cortex-m4", "--board pico")),
+        *(("--compiled", each) for each in ("--delegate none", "--target cortex-m4", "--board pico", "--mhz 1")),
+    ),
     "run": (("--inputs in.npz", "--random 1"),),
     "tile": (("--ram 1M", "--head-ram 1K --tail-ram 1M"),),
 }
@@ -197,6 +200,7 @@ OWN = {
         *("--memories A:1M --output a", "--head-ram 1M --tail-ram 1M", "--csv a.csv", "--always --output a.tflite"),
     ),
     "profile": (
+        "--compiled",
         "--optimization Os",
         "--mhz 1",
         "--seed 1",

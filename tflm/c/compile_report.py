@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tflm.c import source
 from tflm.c.compile import CompiledModel, CompiledModels, Size
+from tflm.c.control_flow import calls_in
 from tflm.c.instructions import COUNTED_BUILDS, Instructions
 from tflm.c.kernel_choice import Place
+from tflm.c.program import KernelCall, OperatorCode
 from tflm.c.sizes import Build
-from tflm.report import Report, with_thousands
+from tflm.report import NAME, NUMBER, Figure, Report, Table, with_thousands
 from tflm.schedule.rows import Rows
 
 
@@ -148,6 +152,81 @@ def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
             }
             for stage in model.stages
         ],
+    }
+
+
+@dataclass(frozen=True)
+class OperatorWork:
+    """What an operator of a model does in the program.
+
+    Attributes:
+        index: of the operator in the main subgraph.
+        operator: its name, or those that stand for it.
+        kernels: the C functions that it calls.
+        instructions: of its kernels, for each processor and optimization; empty if they were not counted.
+    """
+
+    index: int
+    operator: str
+    kernels: list[str]
+    instructions: dict[str, int]
+
+
+def operators_work(model: CompiledModel) -> list[OperatorWork]:
+    """Return the work of each operator of the main subgraph, in order."""
+    found: dict[int, list[OperatorCode]] = {}
+    for code in model.program.subgraphs[0]:
+        if isinstance(code, OperatorCode):
+            found.setdefault(model.program.number_of(code.operator), []).append(code)
+    return [
+        OperatorWork(
+            index,
+            ", ".join(dict.fromkeys(code.operator.node.operator for code in codes)),
+            list(
+                dict.fromkeys(source.name_of(c.kernel) for code in codes for c in calls_in(code.statements, KernelCall))
+            ),
+            _by_build(model.instructions.operators.get(index)),
+        )
+        for index, codes in sorted(found.items())
+    ]
+
+
+def work_report(model: CompiledModel) -> Report:
+    """The instructions of each operator's kernels in a compiled model."""
+    facts = [("RAM", with_thousands(model.ram_bytes))]
+    if model.instructions.total is None:
+        facts.append(("instructions", _unknown(model.instructions)))
+    total = _by_build(model.instructions.total)
+    facts += [(f"instructions, {build}", f"about {count:,}") for build, count in total.items()]
+    last = " ".join(COUNTED_BUILDS[-1])
+    table = Table.of(
+        "",
+        operators_work(model),
+        Figure("#", NUMBER, "index"),
+        Figure("operator", NAME, "operator"),
+        *(Figure(build[1], NUMBER, _counted(build)) for build in COUNTED_BUILDS),
+        Figure("share", NUMBER, lambda work: _part(work.instructions.get(last), total.get(last)), ".1%"),
+        Figure("kernels", NAME, lambda work: " ".join(work.kernels)),
+    )
+    return Report(model.name, facts, [table])
+
+
+def _counted(build: Build) -> Callable[[OperatorWork], int | None]:
+    return lambda work: work.instructions.get(" ".join(build))
+
+
+def _part(count: int | None, total: int | None) -> float | None:
+    return None if count is None or not total else count / total
+
+
+def work_figures_of(path: Path, model: CompiledModel) -> dict[str, Any]:
+    """Return the JSON document of `work_report`."""
+    return {
+        "model": path,
+        "ram_bytes": model.ram_bytes,
+        "instructions": _by_build(model.instructions.total),
+        "not_counted": list(model.instructions.unknown),
+        "operators": [vars(work) for work in operators_work(model)],
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.application.errors import OptionError
+from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import load_model, title_of
 from tflm.application.node_data import work_figures, write_node_data
 from tflm.application.timing import estimate_report, sum_over_operators, timing_report, timings
@@ -47,6 +47,9 @@ def profile(
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Times that tflm device calibrate measured on a board.")
     ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Estimate the instructions of the program that tflm compile writes.")
+    ] = False,
     node_data: NodeData = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,15 +58,25 @@ def profile(
     Times are measured on this machine, and the slowest operator is first. Operator 0 of subgraph 2 is shown as 2:0.
     Operators that CALL_ONCE runs have the times of the first invoke.
 
-    With --target or --board the model is not run: instruction counts are computed from shapes, with formulas fitted to
-    counts on Cortex-M.
+    With --target, --board or --compiled the model is not run: instruction counts are computed from shapes, with
+    formulas fitted to counts on Cortex-M.
 
     \b
     Examples:
       tflm profile person_detect.tflite --runs 50
       tflm profile person_detect.tflite --board nano33ble
       tflm profile person_detect.tflite --target cortex-m4 --kernels cmsis-nn --optimization Os --mhz 64
+      tflm profile person_detect.tflite --compiled
     """
+    of_a_device = (target, board, kernels, optimization, mhz, calibration)
+    if compiled:
+        if delegate is not None or any(option is not None for option in of_a_device):
+            raise OptionError(
+                "--compiled is for generated kernels on a Cortex-M4; use it without --delegate, --target, --board, "
+                "--kernels, --optimization, --mhz and --calibration"
+            )
+        _profile_program(model, node_data, as_json)
+        return
     if target is not None and board is not None:
         raise OptionError("use either --board, which implies the target, or --target")
     if target is not None or board is not None:
@@ -99,3 +112,21 @@ def profile(
         "operators": operators,
     }
     answer(as_json, figures, timing_report(whole, runs, operators))
+
+
+def _profile_program(path: Path, node_data: Path | None, as_json: bool) -> None:
+    """Print the instructions of a model's C program."""
+    from tflm.c.compile import identifier_of
+    from tflm.c.compile_report import work_figures_of, work_report
+    from tflm.c.instructions import COUNTED_BUILDS
+
+    loaded = load_model(path)
+    try:
+        program = tflm.compile_model(loaded, identifier_of(path.stem))
+    except tflm.CompileError as error:
+        raise RequestError(str(error)) from None
+    if node_data is not None:
+        build = COUNTED_BUILDS[-1]
+        counts = {(0, index): each[build] for index, each in program.instructions.operators.items()}
+        write_node_data(node_data, loaded, {"instructions": counts})
+    answer(as_json, work_figures_of(path, program), work_report(program))
