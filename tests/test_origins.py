@@ -9,7 +9,7 @@ from image_graphs import Images
 from test_c_ram import crossing_branches, parts_of_an_image
 
 import tflm
-from tflm.c.compile_report import compile_report
+from tflm.c.compile_report import compile_report, operators_work
 from tflm.graph import Graph, operator_origins
 from tflm.rewriting.simplify import simplified
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
@@ -38,6 +38,16 @@ def test_merged_operators_are_left_out_of_the_numbers() -> None:
     assert set(compiled.instructions.operators) == {1, 2, 4, 5}
     facts = dict(compile_report(compiled).facts)
     assert facts["in bands of rows"].startswith("operators 4-5, ")
+
+
+def test_the_profile_has_the_work_of_each_operator() -> None:
+    compiled = tflm.compile_model(padded_convolutions())
+    work = operators_work(compiled)
+    assert [(each.index, each.operator) for each in work] == [(number, "CONV_2D") for number in (1, 2, 4, 5)]
+    assert all(f"{kernel}(" in compiled.files["model.c"] for each in work for kernel in each.kernels)
+    assert compiled.instructions.total is not None
+    for build, total in compiled.instructions.total.items():
+        assert 0.9 * total < sum(each.instructions[" ".join(build)] for each in work) <= total
 
 
 def test_each_part_has_the_number_of_its_split() -> None:
