@@ -22,7 +22,7 @@ from sampling import drawn
 import tflm
 from tflm.c import source
 from tflm.c.binding import StateAndScratch, bind_model
-from tflm.c.kernel_needs import BoundKernels
+from tflm.c.kernel_needs import BoundKernels, small_kernel
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import windows
@@ -286,6 +286,32 @@ def test_the_checker_finds_what_a_fault_loses(data: bytes, cautious: bool, choos
         assert list(values_lost_in_calls(model, faulty, kernels))
 
 
+@pytest.mark.parametrize("taps", [(1, 3), (2, 1), (4, 3)])
+@pytest.mark.parametrize(
+    ("strides", "dilations"), [((1, 1), (1, 1)), ((1, 2), (1, 1)), ((2, 1), (1, 1)), ((1, 1), (1, 2)), ((1, 1), (2, 1))]
+)
+def test_the_checker_knows_which_rows_a_window_reads(
+    taps: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]
+) -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 24, 24, 1))
+    images.convolution(images.last, 8, (1, 1))
+    images.convolution(images.last, 1, taps, strides, dilations)
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    kernels = ReferenceKernels(model)
+    planned = plan(model, kernels)
+    places = [i for i, call in enumerate(planned.calls) if isinstance(call, Call) and call.operator == 1]
+    assert len(places) > 1
+    assert not list(values_lost_in_calls(model, planned, kernels))
+    for place in {places[len(places) // 2], places[-dilations[0]]}:
+        call = planned.calls[place]
+        assert isinstance(call, Call)
+        region, calls = call.inputs[0], list(planned.calls)
+        assert region is not None
+        calls[place] = call._replace(inputs=(region._replace(rows=region.rows - 1), *call.inputs[1:]))
+        assert list(values_lost_in_calls(model, planned._replace(calls=tuple(calls)), kernels))
+
+
 def moved(planned: Plan, choose: st.DataObject) -> Plan:
     """A plan with a buffer elsewhere."""
     number = choose.draw(st.integers(0, len(planned.buffers) - 1))
@@ -525,7 +551,7 @@ def reads_all_rows(operator: RowOperator) -> bool:
 
 
 @pytest.mark.parametrize("operator", ["CONV_2D", "DEPTHWISE_CONV_2D"])
-def test_kernels_use_the_scratch_that_they_declare(operator: str) -> None:
+def test_kernels_use_the_memory_that_they_declare(operator: str) -> None:
     seen = set()
     for data, _ in drawn(operator, 25):
         try:
@@ -534,7 +560,10 @@ def test_kernels_use_the_scratch_that_they_declare(operator: str) -> None:
             continue
         facts = OperatorFacts.of(bound.model.root, bound.model.subgraphs[0], bound.model.subgraphs[0].operators[0])
         extra = StateAndScratch(bound, source.written)
-        declared = BoundKernels(bound, extra, reference_overlap).needs(ShapedCall(0, 0, facts, windows(facts))).scratch
-        assert sorted(declared) == sorted(array.nbytes for array in extra.scratch.get((0, 0), ()))
-        seen.add(bool(declared))
+        needs = BoundKernels(bound, extra, reference_overlap).needs(ShapedCall(0, 0, facts, windows(facts)))
+        assert sorted(needs.scratch) == sorted(array.nbytes for array in extra.scratch.get((0, 0), ()))
+        small = small_kernel(bound.operators[0][0])
+        if small is not None:
+            assert needs.overlaps[0] == small.overlap(facts, windows(facts), 0)
+        seen.add(bool(needs.scratch))
     assert seen == {False, True}
