@@ -765,26 +765,34 @@ def test_the_checker_finds_state_that_is_not_passed_on() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("taps", "half"),
-    some(itertools.product([(5, 3), (3, 5), (3, 4)], [4, 3]), ((5, 3), 4), ((3, 5), 3), ((3, 4), 4)),
+    ("taps", "channels"),
+    some(
+        itertools.product([(5, 3), (3, 5), (3, 4)], [(4, 4), (3, 3), (3, 5)]),
+        ((5, 3), (4, 4)),
+        ((3, 5), (3, 5)),
+        ((3, 4), (4, 4)),
+    ),
 )
-def test_channels_with_different_taps_are_one_convolution(tmp_path: Path, taps: tuple[int, int], half: int) -> None:
+def test_channels_with_different_taps_are_one_convolution(
+    tmp_path: Path, taps: tuple[int, int], channels: tuple[int, int]
+) -> None:
     """Of the last five frames, some channels are convolved over more frames than others."""
-    images = Images(ModelBuilder().subgraph(), (1, 1, 1, 2 * half))
+    depth = sum(channels)
+    images = Images(ModelBuilder().subgraph(), (1, 1, 1, depth))
     main, x = images.main, images.last
     parameters = main.table.tensors[x].quantization
     handle = main.tensor("handle", (1,), TensorType.RESOURCE)
     old, window = (
-        main.tensor(name, (1, rows, 1, 2 * half), INT8, parameters) for name, rows in (("old", 4), ("window", 5))
+        main.tensor(name, (1, rows, 1, depth), INT8, parameters) for name, rows in (("old", 4), ("window", 5))
     )
     main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="state"))
     main.operator(BuiltinOperator.READ_VARIABLE, [handle], [old])
     main.operator(BuiltinOperator.CONCATENATION, [old, x], [window], ConcatenationOptions(axis=1))
-    images.shapes[window] = (1, 5, 1, 2 * half)
+    images.shapes[window] = (1, 5, 1, depth)
     main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, images.cropped(window, 1, 4)], [])
     made = []
-    for channel, count in zip((0, half), taps):
-        part = images.cropped(window, 5 - count, count, channel, half)
+    for channel, size, count in zip((0, channels[0]), channels, taps):
+        part = images.cropped(window, 5 - count, count, channel, size)
         made.append(images.convolution(part, 0, (count, 1), padding=Padding.VALID))
     main.table.tensors[made[1]].quantization = main.table.tensors[made[0]].quantization
     main.output(images.beside(*made))
@@ -792,7 +800,7 @@ def test_channels_with_different_taps_are_one_convolution(tmp_path: Path, taps: 
     compiled = tflm.compile_model(model, "net")
     names = [code.operator.node.operator for code in operators_of(compiled)]
     assert names == ["DEPTHWISE_CONV_2D"]
-    frames = np.random.default_rng(0).integers(-128, 128, (7, 1, 1, 1, 2 * half)).astype(np.int8)
+    frames = np.random.default_rng(0).integers(-128, 128, (7, 1, 1, 1, depth)).astype(np.int8)
     found = CheckedProgram(compiled, tmp_path).run([[frame] for frame in frames])
     np.testing.assert_array_equal([outputs and outputs[0] for outputs in found], answers(model, list(frames)))
 
