@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from differential import assert_close, run
 from image_graphs import Images
+from sampling import drawn
 from test_cli import INT8_MODEL
 
 import tflm
@@ -26,9 +28,19 @@ from tflm.rewriting.verification import (
 from tflm.schedule.band_costs import BandCosts, BandedStage, StageEstimate, _band, concatenations
 from tflm.schedule.band_search import Tiler
 from tflm.schedule.bands import BandOperator, BandStep
+from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_parts
 from tflm.schedule.rows import Border, Rows, band_of_border
 from tflm.schedule.stage_search import KEPT, Tiling, _pareto_optimal
-from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType, WhileOptions
+from tflm.schema import (
+    BuiltinOperator,
+    ModelBuilder,
+    Padding,
+    SliceOptions,
+    SplitOptions,
+    SplitVOptions,
+    TensorType,
+    WhileOptions,
+)
 
 
 def padded(rows: tuple[int, int], columns: tuple[int, int], taps: tuple[int, int]) -> tflm.Model:
@@ -339,3 +351,63 @@ def test_a_graph_makes_the_model_that_its_bytes_are_read_as() -> None:
     turned = reordered(model, reversed(range(len(model.subgraphs[0].operators or ()))))
     assert turned.subgraphs[0].operators == (made.subgraphs[0].operators or [])[::-1]
     assert turned.subgraphs[0].tensors == made.subgraphs[0].tensors
+
+
+def in_normal_form(model: bytes) -> bytes:
+    """The model with fewer kinds of operators that move elements."""
+    graph = Graph(tflm.Model(model))
+    normalize(graph)
+    separate_parts(graph, {*graph.outputs})
+    see_rows_as_columns(graph)
+    return graph.build()
+
+
+@pytest.mark.parametrize(
+    "name", ["DEPTHWISE_CONV_2D", "EXPAND_DIMS", "SLICE", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE"]
+)
+def test_models_in_normal_form_answer_the_same(name: str) -> None:
+    replaced = 0
+    for model, invocations in drawn(name, 60 if name == "STRIDED_SLICE" else 15):
+        try:
+            expected = run(model, invocations, delegates=())
+        except tflm.TflmError:
+            continue
+        other = in_normal_form(model)
+        for ours, theirs in zip(run(other, invocations, delegates=()), expected, strict=True):
+            assert_close(ours, theirs)
+        replaced += name not in operators_in(other)
+    assert replaced or name in ("DEPTHWISE_CONV_2D", "SLICE")  # which stay, in one form or another
+
+
+def operators_in(model: bytes) -> list[str]:
+    loaded = tflm.Model(model)
+    return [loaded.operator_name(operator) for operator in loaded.subgraphs[0].operators or ()]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("is_even", [True, False])
+def test_slices_of_parts_are_slices_of_the_whole(axis: int, is_even: bool) -> None:
+    sizes = [2, 2, 2] if is_even else [1, 3, 2]
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (6, 6), TensorType.INT8)
+    shapes = [(size, 6) if axis == 0 else (6, size) for size in sizes]
+    parts = [main.tensor(f"part{i}", shape, TensorType.INT8) for i, shape in enumerate(shapes)]
+    along = main.constant("axis", np.array(axis, np.int32))
+    if is_even:
+        main.operator(BuiltinOperator.SPLIT, [along, x], parts, SplitOptions(num_splits=3))
+    else:
+        lengths = main.constant("sizes", np.array(sizes, np.int32))
+        main.operator(BuiltinOperator.SPLIT_V, [x, lengths, along], parts, SplitVOptions(num_splits=3))
+    begin, size = (main.constant(name, np.array(of, np.int32)) for name, of in (("begin", [1, 1]), ("size", [1, 1])))
+    cut = main.tensor("cut", (1, 1), TensorType.INT8)
+    main.operator(BuiltinOperator.SLICE, [parts[1], begin, size], [cut], SliceOptions())
+    both = main.tensor("both", shapes[2], TensorType.INT8)
+    main.operator(BuiltinOperator.MAXIMUM, [parts[2], parts[2]], [both])
+    main.output(cut, both, parts[0])
+    model = builder.build()
+    inputs = [[np.arange(36, dtype=np.int8).reshape(6, 6)]]
+    other = in_normal_form(model)
+    assert operators_in(other) == ["SLICE", "SLICE", "MAXIMUM", "SLICE"]
+    for ours, theirs in zip(run(other, inputs, delegates=()), run(model, inputs, delegates=()), strict=True):
+        assert_close(ours, theirs)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tflm.graph import Graph
+from tflm.kernels.reference.strided_slice import SLICE_RANK
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthwiseConv2DOptions, ReshapeOptions, SliceOptions
 from tflm.schema.tables import Operator
@@ -65,18 +66,23 @@ def separate_parts(graph: Graph, ends: Collection[int]) -> None:
             if tensor in left:
                 write(tensor)
         place, axis = SPLITS.get(code, (0, 0))
-        if code not in SPLITS or not graph.is_constant(inputs[axis]) or graph.tensors[inputs[place]].is_variable:
+        source, begin = inputs[place] if inputs else -1, 0
+        if code not in SPLITS or not graph.is_constant(inputs[axis]) or not _can_be_sliced(graph, source):
             operators.append(operator)
             continue
-        source, begin = inputs[place], 0
-        along = int(graph.constant(inputs[axis]).reshape(-1)[0]) % len(graph.shape(source))
+        rank = len(graph.shape(source))
+        along = int(graph.constant(inputs[axis]).reshape(-1)[0]) % rank
         for output in outputs:
-            parts[output] = source, [begin if each == along else 0 for each in range(len(graph.shape(source)))]
+            parts[output] = source, [begin if each == along else 0 for each in range(rank)]
             begin += graph.shape(output)[along]
         left.update(outputs)
     for tensor in left.intersection(ends):
         write(tensor)
     graph.operators = operators
+
+
+def _can_be_sliced(graph: Graph, tensor: int) -> bool:
+    return len(graph.shape(tensor)) <= SLICE_RANK and not graph.tensors[tensor].is_variable
 
 
 def see_rows_as_columns(graph: Graph) -> None:
