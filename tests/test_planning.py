@@ -25,7 +25,7 @@ from tflm.memory.plan_search import search_plan
 from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
-from tflm.planning.views import Piece, Views, last_steps, most_alive
+from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -194,18 +194,23 @@ def splitting(first: int, reread: str | None) -> tuple[tflm.Model, dict[str, int
     return tflm.Model(builder.build()), named
 
 
-def bodies_of(model: tflm.Model, named: dict[str, int], alignment: int = 1) -> dict[str, dict[str, int]]:
-    """For each tensor in another one or with another in it, the tensors of its body with their offsets, by name."""
+def bodies_in(model: tflm.Model, named: dict[str, int], alignment: int) -> list[Body]:
+    """The bodies of a split model."""
     life = {"x": (0, 1), "a": (1, 2), "b": (1, 3), "c": (2, 4), "d": (3, 4), "y": (4, 4)}
     tensors = model.subgraphs[0].tensors or []
     buffers = {
         index: Buffer((tensors[index].shape or ())[0], *life[name], 0, name, tensor=index)
         for name, index in named.items()
     }
+    return Views(model, buffers, alignment=alignment).bodies()
+
+
+def bodies_of(model: tflm.Model, named: dict[str, int], alignment: int = 1) -> dict[str, dict[str, int]]:
+    """For each tensor in another one or with another in it, the tensors of its body with their offsets, by name."""
     name_of = {index: name for name, index in named.items()}
     bodies = [
         {name_of[tensor]: offset for tensor, offset in body.offsets.items()}
-        for body in Views(model, buffers, alignment=alignment).bodies()
+        for body in bodies_in(model, named, alignment)
     ]
     return {name: body for body in bodies for name in body}
 
@@ -219,6 +224,19 @@ def test_parts_lie_in_wholes_at_any_offset_or_only_at_aligned_ones(first: int) -
         assert bodies["x"] == {"x": 0, "a": 0} | ({"b": first} if aligned else {})
         assert bodies["y"] == {"y": 0, "c": 0} | ({"d": first} if aligned else {})
         assert bodies["b"] == (bodies["x"] if aligned else {"b": 0})
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 8])
+@pytest.mark.parametrize("alignment", [1, 2, 4, 16])
+def test_bytes_are_needed_until_what_is_copied_of_them_is_copied(first: int, alignment: int) -> None:
+    """Where b is a part of x, nothing is copied; x is in memory from step 0 on, a until 2, and b until 3."""
+    model, named = splitting(first, None)
+    bodies = bodies_in(model, named, alignment)
+    (of_x,) = (body.pieces for body in bodies if named["x"] in body.offsets)
+    is_part = first % alignment == 0
+    assert sorted(of_x) == [Piece(0, first, 0, 2), Piece(first, 9, 0, 3 if is_part else 1)]
+    alone = [body.pieces for body in bodies if body.offsets.keys() == {named["b"]}]
+    assert alone == ([] if is_part else [(Piece(0, 9 - first, 1, 3),)])
 
 
 @pytest.mark.parametrize("also_reads", ["nothing", "x", "half"])

@@ -186,7 +186,7 @@ class Views:
         first, last = _lifetime(self._buffers[tensor])
         if tensor in self._outputs:
             return first, last
-        readers = (self._steps[index] for index, count in self._reads.get(tensor, {}).items() if count)
+        readers = (self._steps[index] for index, count in self._reads.get(tensor, {}).items() if count > 0)
         return first, max(readers, default=first)
 
 
