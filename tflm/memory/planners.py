@@ -46,7 +46,7 @@ class PlacedBuffers:
         """The lowest offset at which a buffer overlaps no other live buffer."""
         floors, rooms = self._gaps(wanted)
         fits = rooms >= wanted.size
-        at = int(fits.argmax()) if fits.any() else -1
+        at = int(fits.argmax()) if np.count_nonzero(fits) else -1
         return int(floors[at])
 
     def tightest_gap(self, wanted: Buffer) -> int:
