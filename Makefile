@@ -80,7 +80,9 @@ ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovi
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
 
-test: lint pytest
+# Tests wait for processes and files at times, in which the linter and the type checker run.
+test: $(TESTING)
+	$(MAKE) --jobs 2 lint pytest
 
 lint: $(TESTING)
 	$(VENV)/bin/ruff check .
