@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
-from tflm.evaluation.signal import SIGNAL_FIGURES
+from tflm.evaluation.signal import SIGNAL_FIGURES, SignalLoss
+from tflm.firmware.device_check import DeviceFinding
 from tflm.quantization import QuantizedModel
-from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.quantization.quantized_model import Alternative, FloatOperator
+from tflm.report import NUMBER, TEXT, AnyFloat, Figure, Report, Table, document_of, json_key, with_thousands
+from tflm.runtime.micro_measurement_report import FILE_CHANGE
 from tflm.schema.model import Model
 
 REJECTED = "rejected by the kernel library"
@@ -31,32 +34,48 @@ def firmware_flash(model: Model, found: QuantizedModel, machine: Machine) -> Fir
     return FirmwareFlash(*(firmware_flash_bytes(each, machine) for each in (model, found.model)))
 
 
+QUANTIZATION_FIGURES = (
+    json_key("samples", int, "samples that the scales come from"),
+    json_key("activations", Literal["int8", "int16"], "type of the activations", "recipe.activations"),
+    json_key("weights", Literal["int8", "int4"], "type of the weights", "recipe.weights"),
+    json_key(
+        "int8_weights",
+        list[str],
+        "operators whose weights have 8 bits although 4 were requested",
+        lambda found: sorted(found.recipe.without_int4),
+    ),
+    json_key("float_operators", list[FloatOperator], "operators that stay float"),
+    json_key(
+        "minimum_arena_bytes_before", int | None, "arena of the float model; null if the kernel library rejects it"
+    ),
+    json_key("minimum_arena_bytes", int | None, "that of the quantized model, likewise"),
+    *FILE_CHANGE.keys,
+    json_key(
+        "accuracy_before",
+        AnyFloat | None,
+        "share of samples that the float model classifies correctly, 0 to 1; null without labels",
+        "evaluation_before.accuracy",
+    ),
+    json_key("accuracy", AnyFloat | None, "the same of the quantized model", "evaluation.accuracy"),
+    json_key("worst", list[SignalLoss], "the operators that lose most", lambda found: found.worst()),
+    json_key("alternatives", list[Alternative], "the effect of int16 activations"),
+    json_key("findings", list[DeviceFinding], "what behaves differently on the device"),
+)
+"""The figures of a quantized model; sizes in bytes."""
+
+
 def quantization_figures(
     path: Path, found: QuantizedModel, machine: Machine, flash: FirmwareFlash, written: bool
 ) -> dict[str, Any]:
-    """Return the JSON document of a quantization; sizes in bytes, shares from 0 to 1."""
-    before, after = found.evaluation_before, found.evaluation
+    """Return the JSON document of a quantization."""
     return {
         "model": path,
         "target": machine.target.name,
         "kernels": machine.kernels.name,
         "release": machine.kernels.release.name,
-        "samples": found.samples,
-        "activations": found.recipe.activations,
-        "weights": found.recipe.weights,
-        "int8_weights": sorted(found.recipe.without_int4),
-        "float_operators": found.float_operators,
-        "minimum_arena_bytes_before": found.minimum_arena_bytes_before,
-        "minimum_arena_bytes": found.minimum_arena_bytes,
-        "file_bytes_before": found.file_bytes_before,
-        "file_bytes": len(found.data),
+        **document_of(found, QUANTIZATION_FIGURES),
         "firmware_flash_bytes_before": flash.before,
         "firmware_flash_bytes": flash.after,
-        "accuracy_before": None if before is None else before.accuracy,
-        "accuracy": None if after is None else after.accuracy,
-        "worst": found.worst(),
-        "alternatives": found.alternatives,
-        "findings": found.findings,
         "written": written,
     }
 
