@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from image_graphs import shrinking_network
+from recorded_reports import figures_of_text, require_recorded
 from test_cli import INT8_MODEL, refusal, run
 from test_export import STAND_INS, STRICT, compiler  # noqa: F401  # a fixture
 from test_fit import ARENA, M4, MODEL, board
@@ -542,6 +543,19 @@ def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -
 def test_what_can_not_be_built_is_refused(tmp_path: Path, options: str, message: str) -> None:
     assert message in refusal("export", INT8_MODEL, tmp_path / "out", *options.split())
     assert not (tmp_path / "out").exists()
+
+
+SETTINGS = (".ld", ".ini", ".txt", ".conf", ".cmake", ".yml", ".csv", ".overlay", ".defaults", "arena_size.h", ".ino")
+"""The ends of the names of files that have the figures of a project."""
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_project_has_the_recorded_figures(kind: str) -> None:
+    """Stack, arena, memories and settings."""
+    name = CASES[kind]
+    files = project_files(Firmware(MODEL, "m", machine(name), "a test"), kind, found=board_fit(MODEL, by_name(name)))
+    texts = (files[path] for path in sorted(files) if path.endswith(SETTINGS))
+    require_recorded(f"project {kind} {name}", figures_of_text("\n".join(texts)))
 
 
 def test_every_kind_is_tried() -> None:
