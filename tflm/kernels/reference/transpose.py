@@ -165,7 +165,7 @@ def _prepare_space_to_depth(context: KernelContext, node: Node) -> None:
     if height % size or width % size:
         reason = f"has shape {list(input.dims)}; {height} x {width} cannot be divided into blocks of {size} x {size}"
         raise OperatorError(reason, tensor=input.name)
-    _set_dims(context, node, (batch, height // size, width // size, depth * size * size))
+    node.eval_output(0).dims = batch, height // size, width // size, depth * size * size
 
 
 def _prepare_depth_to_space(context: KernelContext, node: Node) -> None:
@@ -176,7 +176,7 @@ def _prepare_depth_to_space(context: KernelContext, node: Node) -> None:
     if depth % (size * size):
         reason = f"has shape {list(input.dims)}; a depth of {depth} cannot be divided among blocks of {size} x {size}"
         raise OperatorError(reason, tensor=input.name)
-    _set_dims(context, node, (batch, rows * size, columns * size, depth // (size * size)))
+    node.eval_output(0).dims = batch, rows * size, columns * size, depth // (size * size)
 
 
 def _prepared(node: Node, block_size: int) -> tuple[TfLiteTensor, int]:
@@ -191,12 +191,6 @@ def _prepared(node: Node, block_size: int) -> tuple[TfLiteTensor, int]:
         raise OperatorError(f"has block size {block_size}, must be at least 1")
     node.op_data = block_size
     return input, block_size
-
-
-def _set_dims(context: KernelContext, node: Node, dims: tuple[int, ...]) -> None:
-    output = node.eval_output(0)
-    context.allocate_requested(node)
-    output.dims = dims
 
 
 def _requests(node: Node) -> Iterator[Request]:
