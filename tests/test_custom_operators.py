@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -253,12 +254,28 @@ def test_without_a_driver_the_error_says_how_to_give_one() -> None:
         run(npu_model(), [])
 
 
-@pytest.mark.parametrize("options", [b"", bytes([2, 4, 1]), bytes([1, 12, 1]), bytes([4, 8])])
-def test_a_command_stream_for_something_else_is_refused(options: bytes) -> None:
+def allocate_npu(options: bytes) -> None:
     resolver = tflm.MicroMutableOpResolver(1)
     resolver.add_custom(tflm.ethos_u(lambda *_: None))
+    tflm.MicroInterpreter(tflm.Model(npu_model(options)), resolver, bytearray(4096)).allocate_tensors()
+
+
+@pytest.mark.parametrize("options", [b"", bytes([2, 4, 1]), bytes([1, 12, 1]), bytes([4, 8])])
+def test_a_command_stream_for_something_else_is_refused(options: bytes) -> None:
     with pytest.raises(tflm.OperatorError, match="for a command stream of an Ethos-U"):
-        tflm.MicroInterpreter(tflm.Model(npu_model(options)), resolver, bytearray(4096)).allocate_tensors()
+        allocate_npu(options)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("kind", range(4))
+def test_options_of_a_command_stream_are_one_integer(width: int, kind: int) -> None:
+    """Of one to eight bytes, signed or not: kinds 1 and 2."""
+    one, two = (value.to_bytes(width, "little") + bytes([kind << 2, width]) for value in (1, 2))
+    is_integer = kind in (1, 2) and width != 3
+    for options, is_taken in ((one, is_integer), (two, False), (one[1:], False)):
+        refuses = pytest.raises(tflm.OperatorError, match="for a command stream of an Ethos-U")
+        with nullcontext() if is_taken else refuses:
+            allocate_npu(options)
 
 
 def test_floats_only_are_post_processed() -> None:

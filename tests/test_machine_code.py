@@ -354,6 +354,7 @@ def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
     with cached_files.locked("kernel"):
         (held,) = cached_files._locks
         inherited = os.dup(held)  # as in a fork
+    assert not cached_files._locks
     code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     folder = cached_files.cache_folder()
     assert folder is not None

@@ -19,6 +19,8 @@ from tflm.memory import (
     SimpleMemoryAllocator,
     lower_bound_bytes,
 )
+from tflm.memory.tensor import affine_quantization
+from tflm.schema.tables import QuantizationParameters, Tensor
 from tflm.testing import buffers
 from tflm.testing.buffers import LATE_STEPS
 
@@ -164,3 +166,15 @@ def test_a_view_of_the_arena_is_the_callers_memory(offset: int, dtype: str) -> N
     view[...] = np.arange(6).reshape(2, 3)
     assert buffer[offset : offset + view.nbytes] == view.tobytes()
     assert sum(buffer[:offset]) == 0
+
+
+@pytest.mark.parametrize(
+    ("zero_points", "expected"), [((), None), ((5,), (5, 5, 5)), ((5, 6), (5, 5, 5)), ((5, 6, 7), (5, 6, 7))]
+)
+def test_zero_points_that_are_not_one_for_each_scale_are_the_first(
+    zero_points: tuple[int, ...], expected: tuple[int, ...] | None
+) -> None:
+    parameters = QuantizationParameters(scale=(0.5, 0.25, 1.0), zero_point=zero_points, quantized_dimension=1)
+    found = affine_quantization(Tensor(shape=(2, 3), quantization=parameters))
+    assert (found and found.zero_point) == expected
+    assert found is None or (found.scale, found.quantized_dimension) == ((0.5, 0.25, 1.0), 1)
