@@ -91,6 +91,7 @@ def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -
         "def f(a): return wait(timeout=3)",
         "def f(a): time.sleep(a / 50)",
         "def f(end): return time.monotonic() > end",
+        "def f(a): return sha256(a).hexdigest()[:24]",
         "def f(a): return calls(min_count=8, max_size=a + 1)",
         "def f(a): os.fsync(a + 1)",
         "def f(a=1) -> st.SearchStrategy[int]: return st.integers(a + 1, 9)",

@@ -3,8 +3,8 @@
 A fault is a typical programming slip that a good test detects: `<` for `<=`, a constant off by one, `min` for `max`,
 `+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
 by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
-errors and logs, seeds, strategies and sizes of random draws, bounds of waits and of the effort of a search, at the very
-tick of a clock, members of enumerations, and tables of data.
+errors and logs, seeds, strategies and sizes of random draws, lengths of digests, bounds of waits and of the effort of a
+search, at the very tick of a clock, members of enumerations, and tables of data.
 """
 
 from __future__ import annotations
@@ -256,6 +256,8 @@ def _is_silent(node: ast.AST) -> bool:
         return bool(SILENT_NAMES.search(ast.unparse(target)))
     if isinstance(node, ast.keyword):
         return node.arg in SILENT_KEYWORDS
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("digest()"):
+        return True
     call = node.value if isinstance(node, ast.Expr) else node
     if not isinstance(call, ast.Call):
         return False
