@@ -143,6 +143,8 @@ def _convolution(layer: Layer) -> int:
     kind = DepthwiseConv2DOptions if is_depthwise else Conv2DOptions
     activation = draw.choice(ACTIVATIONS)
     options = kind(padding=padding, stride_h=stride, stride_w=stride, fused_activation_function=activation)
+    if padding == Padding.SAME and stride == 1:
+        options.dilation_h_factor = options.dilation_w_factor = draw.choice([1, 1, 1, 2])
     if isinstance(options, DepthwiseConv2DOptions):
         options.depth_multiplier = copies
     layer.graph.operator(layer.operator, [x, *weights], [y], options)
@@ -273,6 +275,7 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("CONV_2D", TensorType.INT16, _convolution, MANY),
     ("CONV_2D", TensorType.FLOAT32, _convolution, MANY),
     ("DEPTHWISE_CONV_2D", TensorType.INT8, _convolution, MOST),
+    ("DEPTHWISE_CONV_2D", TensorType.INT16, _convolution, FEW),
     ("DEPTHWISE_CONV_2D", TensorType.FLOAT32, _convolution, FEW),
     ("AVERAGE_POOL_2D", TensorType.INT8, _pool, FEW),
     ("AVERAGE_POOL_2D", TensorType.FLOAT32, _pool, FEW),

@@ -355,6 +355,20 @@ def _products_of(rows: tuple[str, ...], count: str) -> str:
     )
 
 
+def sum_of_rows(functions: Functions) -> str:
+    """r0: elements; r1: weights; r2: rows; r3: elements of a row; then the steps from a row to the next."""
+    one = "    ldrsb r8, [r0], #1\n    ldrsb r5, [r1], #1\n    smlabb r4, r8, r5, r4\n"
+    return (
+        "    push {r4-r11, lr}\n    ldrd r10, r11, [sp, #36]\n    mov r4, #0\n    subs r10, r3\n    subs r11, r3\n"
+        "    cbz r2, 6f\n1:  bics r12, r3, #3\n    beq 3f\n    add r12, r0\n"
+        f"2:\n{FOUR_AT_R0}    ldr r6, [r1], #4\n    sxtb16 r5, r6\n    sxtb16 r6, r6, ror #8\n"
+        "    smlad r4, r8, r5, r4\n    smlad r4, r9, r6, r4\n    cmp r0, r12\n    bne 2b\n"
+        # The shift sets the carry to bit 1 of the count, and the sign to bit 0.
+        f"3:  lsls r12, r3, #31\n    bcc 4f\n{one}{one}4:  bpl 5f\n{one}"
+        "5:  add r0, r10\n    add r1, r11\n    subs r2, #1\n    bne 1b\n6:  mov r0, r4\n    pop {r4-r11, pc}\n"
+    )
+
+
 WINDOW = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "paired")
 """Arguments on the stack of `windows_in_place.sums_of_window`; those of `set_window` begin with the same."""
 

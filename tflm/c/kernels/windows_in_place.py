@@ -5,6 +5,7 @@ Runs of adjacent elements are multiplied as vectors: 8-bit elements as in `dense
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,32 @@ import numpy.typing as npt
 
 from tflm.c.kernels import dsp, thumb
 from tflm.c.kernels.convolution import Layer, packed_weights
-from tflm.c.kernels.dense import CHANNELS, paired_words, table_of_fours, words_of
+from tflm.c.kernels.dense import (
+    CHANNELS,
+    paired_words,
+    requantized,
+    sum_of_bytes,
+    sum_of_products,
+    table_of_fours,
+    words_of,
+)
 from tflm.c.kernels.im2col import CHANNELS as PAIR
 from tflm.c.kernels.im2col import DEPTH, byte_of
 from tflm.c.kernels.part import NEVER, first_places
 from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
-from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
+from tflm.compiler.language import (
+    DONE,
+    Int8s,
+    Int16s,
+    Int32s,
+    Step,
+    assembled,
+    inlined,
+    kernel,
+    standalone,
+    unrolled,
+)
 from tflm.delegates.compiled.casts import as_int32
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
@@ -288,6 +308,133 @@ def convolve_in_place(
     return DONE
 
 
+@assembled({dsp.CONDITION: dsp.sum_of_rows})
+@standalone
+def sum_of_rows(x: Int8s, weights: Int8s, rows: int, count: int, x_row: int, run: int) -> int:
+    """Return the sum of the products of a window and the weights of a channel.
+
+    Args:
+        rows, count: number of rows, and of elements in each.
+        x_row, run: step from a row to the next of the elements, and of the weights.
+    """
+    total = 0
+    for _row in range(rows):
+        total += sum_of_products(x, weights, count)
+        x, weights = int8_from(x, x_row), int8_from(weights, run)
+    return total
+
+
+@standalone
+def sum_of_row_weights(weights: Int8s, rows: int, count: int, run: int) -> int:
+    """Return the sum of the same weights."""
+    total = 0
+    for _row in range(rows):
+        total += sum_of_bytes(weights, count)
+        weights = int8_from(weights, run)
+    return total
+
+
+@standalone
+def set_alike(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int8s,
+    windows: int,
+    start: int,
+    rows: int,
+    count: int,
+    x_row: int,
+    run: int,
+    step: int,
+    y_step: int,
+    activation_min: int,
+    activation_max: int,
+) -> None:
+    """Set the outputs of windows of the same size.
+
+    Args:
+        start: what the sums begin with.
+        rows ... run: as in `sum_of_rows`.
+        step, y_step: step from a window to the next of the elements, and of the outputs.
+    """
+    for _window in range(windows):
+        total = start + sum_of_rows(x, weights, rows, count, x_row, run)
+        y[0] = requantized(rounding, clamp, total, table, 0, activation_min, activation_max)
+        x, y = int8_from(x, step), int8_from(y, y_step)
+
+
+@kernel
+def convolve_one(
+    rounding: Rounding,
+    clamp: Clamp,
+    x: Int8s,
+    outside: Int32s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int8s,
+    shape: Shape,
+) -> int:
+    """Multiply windows of an 8-bit image, whose rows are single runs, by the weights of one channel.
+
+    Args:
+        outside: the element that stands for all that are outside of the image, and the sum of its products with all
+            weights.
+        table: bias, significand, addend and shift.
+    """
+    depth, activation_min, activation_max = shape.depth, shape.activation_min, shape.activation_max
+    run = shape.column_taps * depth
+    products = shape.row_taps * run
+    x_row = shape.row_dilation * shape.x_columns * depth
+    step = shape.column_stride * depth
+    zero_point = outside[0]
+    for i in range(shape.y_rows):
+        top = i * shape.row_stride - shape.rows_before
+        first_row, end_row = inside_of(top, shape.row_dilation, shape.row_taps, shape.x_rows)
+        rows = end_row - first_row
+        outputs = int8_from(y, i * shape.y_row)
+        left = -shape.columns_before
+        elements = int8_from(x, ((top + first_row * shape.row_dilation) * shape.x_columns + left) * depth)
+        of_row = int8_from(weights, first_row * run)
+        windows = shape.y_columns
+        for _group in range(shape.y_columns):
+            first, end = inside_of(left, 1, shape.column_taps, shape.x_columns)
+            skipped, count = first * depth, (end - first) * depth
+            seen = rows if count > 0 else 0
+            same = 1
+            if end - first == shape.column_taps:
+                same += min((shape.x_columns - shape.column_taps - left) // shape.column_stride, windows - 1)
+            of_window, start = int8_from(of_row, skipped), 0
+            if zero_point != 0 and seen * count < products:
+                start = outside[1] - zero_point * sum_of_row_weights(of_window, seen, count, run)
+            set_alike(
+                rounding,
+                clamp,
+                int8_from(elements, skipped),
+                of_window,
+                table,
+                outputs,
+                same,
+                start,
+                seen,
+                count,
+                x_row,
+                run,
+                step,
+                shape.y_step,
+                activation_min,
+                activation_max,
+            )
+            outputs, elements = int8_from(outputs, same * shape.y_step), int8_from(elements, same * step)
+            left += same * shape.column_stride
+            windows -= same
+            if windows == 0:
+                break
+    return DONE
+
+
 @kernel
 def convolve_wide_runs(
     rounding: Rounding,
@@ -358,9 +505,15 @@ def bind_layer(
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
     paired = depth % 4 == 0 or not (rows.leaves_image or columns.leaves_image)
     products = by_run[0, 0].size
-    outside = {"outside": np.array([layer.zero_point] * 4, np.int8)} if x.dtype == np.int8 else {}
-    types = {} if outside else {"start": scaling.sums}
-    multiply, packed = (convolve_in_place, words_of_pairs if paired else words_of_runs) if outside else WIDE
+    others: dict[str, Any]
+    packed: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]
+    if x.dtype != np.int8:
+        multiply, others, packed = convolve_wide_runs, {"start": scaling.sums}, pairs_of_runs
+    elif channels == runs == 1:
+        multiply, others, packed = convolve_one, {"outside": outside_of_one(by_run, layer.zero_point)}, weights_of_one
+    else:
+        multiply, others = convolve_in_place, {"outside": np.array([layer.zero_point] * 4, np.int8)}
+        packed = words_of_pairs if paired else words_of_runs
     weights = [packed(group) for group in by_run]
     shape = Shape(
         x_rows=rows.size,
@@ -387,13 +540,12 @@ def bind_layer(
         multiply.step(
             rounding=scaling.rounding,
             clamp=scaling.clamp,
-            **types,
             x=x[batch].reshape(-1)[group * depth :],
             weights=weights[group],
             table=tables[group],
             y=y[batch].reshape(-1)[first + group * channels :],
             shape=shape,
-            **outside,
+            **others,
         )
         for batch in range(len(x))
         for group in range(groups)
@@ -427,12 +579,19 @@ def words_of_pairs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return np.stack([paired_words(of_run, 0) for of_run in weights.transpose(1, 0, 2)], 1)
 
 
+def weights_of_one(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    """Return the weights of one channel, which are not packed."""
+    return weights.astype(np.int8)
+
+
 def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """Pack weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
     return np.ascontiguousarray(packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3), None)
 
 
-WIDE = convolve_wide_runs, pairs_of_runs
+def outside_of_one(weights: npt.NDArray[np.int64], zero_point: int) -> npt.NDArray[np.int32]:
+    """Return `outside` of `convolve_one`."""
+    return np.array([zero_point, zero_point * weights.sum(dtype=np.int64)], np.int32)
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
