@@ -178,6 +178,18 @@ def _window(draw: random.Random, taps: tuple[int, int]) -> tuple[tuple[int, ...]
     return size, tuple(output_size(padding, *each, stride) for each in zip(size, taps)), stride, padding
 
 
+def _transpose(layer: Layer) -> int:
+    draw = layer.draw
+    shape, order = [draw.randint(1, 12) for _ in range(draw.randint(2, 4))], list[int]()
+    while order == sorted(order):
+        order = draw.sample(range(len(shape)), len(shape))
+    x = layer.input("x", tuple(shape), 0.02, 3)
+    y = layer.output(tuple(shape[d] for d in order), 0.02, 3)
+    numbers = layer.graph.constant(f"order_{layer.place}", np.array(order, np.int32))
+    layer.graph.operator(layer.operator, [x, numbers], [y])
+    return y
+
+
 def _fully_connected(layer: Layer) -> int:
     draw = layer.draw
     depth, channels, vectors = draw.randint(1, 700), draw.randint(1, 130), draw.choice([1, 1, 1, 2, 5, 9])
@@ -287,6 +299,9 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("MUL", TensorType.INT8, _element_wise, FEW),
     ("SOFTMAX", TensorType.INT8, _softmax, FEW),
     ("PAD", TensorType.INT8, _pad, FEW),
+    ("TRANSPOSE", TensorType.INT8, _transpose, FEW),
+    ("TRANSPOSE", TensorType.INT16, _transpose, FEW),
+    ("TRANSPOSE", TensorType.FLOAT32, _transpose, FEW),
     ("MEAN", TensorType.INT8, _reduction, FEW),
     ("MEAN", TensorType.FLOAT32, _reduction, FEW),
     ("SUM", TensorType.INT16, _reduction, FEW),
