@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
-from tflm.firmware.arena_causes import Build, SpanSearch
+from tflm.firmware.arena_causes import Build, CommitRangeSearch
 from tflm.firmware.device_log import Event, invokes_in, read_device_log
 from tflm.libraries import by_name, library_for
 from tflm.runtime.micro_resource_variable import count_resource_variables
@@ -261,14 +261,14 @@ def test_a_span_of_releases_has_the_figures_of_all_its_commits(name: str, corpus
     folder = "ops" if "__" in name else "models"
     model = tflm.Model.from_file(corpus / folder / f"{name}.tflite")
     left = dict(recorded)
-    search = SpanSearch(static_memory=True)
+    search = CommitRangeSearch(static_memory=True)
     for release in search:
         library = library_for("reference", tflm.targets.CORTEX_M, release)
         try:
             used = Build(tflm.targets.CORTEX_M, library, count_resource_variables(model)).measured(model)
         except tflm.TflmError:
             used = None
-        for first in [first for first in left if search.span.contains(first)]:
+        for first in [first for first in left if search.commits.contains(first)]:
             assert left.pop(first) == (None if used is None else used.arena_used_bytes), first
     assert not left
 

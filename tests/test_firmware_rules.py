@@ -1,4 +1,4 @@
-"""Small rules about firmwares: spans of releases, builds that are tried, and how instructions add up."""
+"""Small rules about firmwares: ranges of commits, builds that are tried, and how instructions add up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import tflm
 from tflm.firmware import arena_causes, instructions, source_tree
-from tflm.firmware.arena_causes import Build, CommitRange, SpanSearch, contained_in, joined
+from tflm.firmware.arena_causes import Build, CommitRange, CommitRangeSearch, contained_in, joined
 from tflm.firmware.instructions import OperatorEstimate
 from tflm.libraries import by_name
 from tflm.releases import distributions, history
@@ -20,36 +20,43 @@ from tflm.schema import TensorType
 # --- Spans of releases -------------------------------------------------------------------------------------------
 
 
-def span(first: int, last: int) -> CommitRange:
+def commits(first: int, last: int) -> CommitRange:
     return CommitRange(history()[first], history()[last])
 
 
-def test_spans_that_follow_each_other_are_one() -> None:
-    assert joined([span(6, 9), span(0, 2), span(3, 5)]) == [span(0, 9)]
-    assert joined([span(4, 9), span(0, 2)]) == [span(0, 2), span(4, 9)]
+def test_ranges_that_follow_each_other_are_one() -> None:
+    assert joined([commits(6, 9), commits(0, 2), commits(3, 5)]) == [commits(0, 9)]
+    assert joined([commits(4, 9), commits(0, 2)]) == [commits(0, 2), commits(4, 9)]
     assert joined([]) == []
 
 
-def test_a_span_has_its_ends() -> None:
-    assert [span(2, 4).contains(history()[place].hash) for place in range(6)] == [False, False, True, True, True, False]
+def test_a_range_has_its_ends() -> None:
+    assert [commits(2, 4).contains(history()[place].hash) for place in range(6)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_search_goes_back_to_the_first_commit() -> None:
-    search, spans = SpanSearch(True), []
+    search, ranges = CommitRangeSearch(True), []
     for release in search:
         assert release.static_memory
         for place in (3, 7, 7, len(history()) - 1):
             release.holds(history()[place].hash)
-        spans.append(search.span)
+        ranges.append(search.commits)
     newest = len(history()) - 1
-    assert spans == [span(newest, newest), span(7, newest - 1), span(3, 6), span(0, 2)]
-    assert not SpanSearch(False).release.static_memory
+    assert ranges == [commits(newest, newest), commits(7, newest - 1), commits(3, 6), commits(0, 2)]
+    assert not CommitRangeSearch(False).release.static_memory
 
 
 @pytest.mark.parametrize("library", ["reference", "cmsis-nn", "esp-nn"])
 @pytest.mark.parametrize("static_memory", [True, False])
 def test_what_contains_a_tflm(library: str, static_memory: bool) -> None:
-    found = contained_in(span(0, len(history()) - 1), library, static_memory)
+    found = contained_in(commits(0, len(history()) - 1), library, static_memory)
     assert [line.split()[0] for line in found] == [
         name
         for name, versions in distributions().items()

@@ -45,7 +45,7 @@ def _arena_figures(arena: ArenaFinding) -> dict[str, Any]:
         **_build_figures(arena.build),
         "rows": arena.rows,
         "equal": arena.equal,
-        "fitting": [{**_build_figures(build), **_span_figures(build)} for build in arena.fitting],
+        "fitting": [{**_build_figures(build), **_commit_figures(build)} for build in arena.fitting],
         "another_model": arena.another_model,
     }
 
@@ -59,19 +59,19 @@ def _build_figures(build: Build) -> dict[str, Any]:
     }
 
 
-def _span_figures(build: Build) -> dict[str, Any]:
+def _commit_figures(build: Build) -> dict[str, Any]:
     return {
-        "first_commit": build.span and build.span.first,
-        "last_commit": build.span and build.span.last,
+        "first_commit": build.commits and build.commits.first,
+        "last_commit": build.commits and build.commits.last,
         "contained_in": _containers(build),
     }
 
 
 def _containers(build: Build) -> list[str]:
-    if build.span is None:
+    if build.commits is None:
         return []
     library = build.kernels.name.partition("@")[0].partition(":")[0]
-    return contained_in(build.span, library, build.kernels.release.static_memory)
+    return contained_in(build.commits, library, build.kernels.release.static_memory)
 
 
 def _tags(model: Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
@@ -175,8 +175,8 @@ def _in_words(build: Build, thought: Build) -> str:
         words.append(f"the part {build.target.name}")
     if build.kernels.name != thought.kernels.name or build.target != thought.target:
         words.append(f"{build.kernels.name} kernels")
-    if build.span is not None:
-        words.append(_span_in_words(build))
+    if build.commits is not None:
+        words.append(_commits_in_words(build))
     elif build.kernels.release is not thought.kernels.release:
         words.append(build.kernels.release.name)
     if build.resource_variables != thought.resource_variables:
@@ -184,9 +184,9 @@ def _in_words(build: Build, thought: Build) -> str:
     return ", ".join(words)
 
 
-def _span_in_words(build: Build) -> str:
-    assert build.span is not None
-    first, last = build.span
+def _commits_in_words(build: Build) -> str:
+    assert build.commits is not None
+    first, last = build.commits
     words = f"TFLM {first.hash} of {first.date}"
     if first != last:
         words += f" to {last.hash} of {last.date}"

@@ -55,14 +55,14 @@ class CommitRange(NamedTuple):
     last: Commit
 
     def contains(self, commit: str) -> bool:
-        """Whether a commit is in the span."""
+        """Whether a commit is in the range."""
         return position(self.first.hash) <= position(commit) <= position(self.last.hash)
 
 
-class SpanSearch:
-    """Walks back through the history, one release per span of equal commits.
+class CommitRangeSearch:
+    """Walks back through the history, one release per range of equal commits.
 
-    Measure a model in `release`, then read the `span` that it represents; the next iteration starts before it.
+    Measure a model in `release`, then read the `commits` that it represents; the next iteration starts before it.
     """
 
     def __init__(self, static_memory: bool):
@@ -73,14 +73,14 @@ class SpanSearch:
     def __iter__(self) -> Iterator[WatchedRelease]:
         while True:
             yield self.release
-            before = position(self.span.first.hash) - 1
+            before = position(self.commits.first.hash) - 1
             if before < 0:
                 return
             self._last = before
             self.release = self._at(before)
 
     @property
-    def span(self) -> CommitRange:
+    def commits(self) -> CommitRange:
         """The commits with the same answers as `release`."""
         asked = [position(commit) for commit in self.release.asked if commit]
         first = max((place for place in asked if place <= self._last), default=0)
@@ -90,19 +90,19 @@ class SpanSearch:
         return WatchedRelease(**vars(release_at(history()[place], self._static_memory)))
 
 
-def joined(spans: list[CommitRange]) -> list[CommitRange]:
+def joined(ranges: list[CommitRange]) -> list[CommitRange]:
     """Spans in order, with adjacent ones merged."""
     found: list[CommitRange] = []
-    for span in sorted(spans, key=lambda span: position(span.first.hash)):
-        if found and position(found[-1].last.hash) + 1 == position(span.first.hash):
-            found[-1] = CommitRange(found[-1].first, span.last)
+    for commits in sorted(ranges, key=lambda commits: position(commits.first.hash)):
+        if found and position(found[-1].last.hash) + 1 == position(commits.first.hash):
+            found[-1] = CommitRange(found[-1].first, commits.last)
         else:
-            found.append(span)
+            found.append(commits)
     return found
 
 
-def contained_in(span: CommitRange, library: str, static_memory: bool) -> list[str]:
-    """Distributions that contain a TFLM of a span with a kernel library: their names, first and last versions.
+def contained_in(commits: CommitRange, library: str, static_memory: bool) -> list[str]:
+    """Distributions that contain a TFLM of these commits with a kernel library: their names, first and last versions.
 
     All of them contain the reference kernels.
     """
@@ -111,7 +111,7 @@ def contained_in(span: CommitRange, library: str, static_memory: bool) -> list[s
         numbers = [
             version.version
             for version in versions
-            if span.contains(version.commit)
+            if commits.contains(version.commit)
             and version.static_memory in (static_memory, None)
             and (library == "reference" or version.kernels in (library, ""))
             and ("." in version.version or not any("." in each.version for each in versions))
@@ -131,13 +131,13 @@ class Build(NamedTuple):
     Attributes:
         target, kernels: the part and its kernel library, with its TFLM release.
         resource_variables: its capacity for resource variables.
-        span: the commits of TFLM with the same figures, if releases were tried; `kernels` has the newest of them.
+        commits: the commits of TFLM with the same figures, if releases were tried; `kernels` has the newest of them.
     """
 
     target: Target
     kernels: KernelLibrary
     resource_variables: int
-    span: CommitRange | None = None
+    commits: CommitRange | None = None
 
     def measured(self, model: Model) -> ArenaMeasurement:
         """Measure a model's arena in this build.
@@ -250,15 +250,15 @@ def _in_history(
     model: Model, device: DeviceArena, thought: Build, name: str, static_memory: bool, advance: Callable[[], None]
 ) -> Iterator[Build]:
     """Builds with a kernel library in any release that have the device's figures, newest first."""
-    search = SpanSearch(static_memory)
+    search = CommitRangeSearch(static_memory)
     found: list[CommitRange] = []
     for release in search:
         advance()
         if _fits(thought._replace(kernels=library_for(name, thought.target, release)), model, device):
-            found.append(search.span)
-    for span in reversed(joined(found)):
-        library = library_for(name, thought.target, by_name(span.last.hash, static_memory=static_memory))
-        yield thought._replace(kernels=library, span=span)
+            found.append(search.commits)
+    for commits in reversed(joined(found)):
+        library = library_for(name, thought.target, by_name(commits.last.hash, static_memory=static_memory))
+        yield thought._replace(kernels=library, commits=commits)
 
 
 def _versions_with_equal_figures(model: Model, thought: Build) -> dict[str, list[str]]:

@@ -57,7 +57,7 @@ def geometry(draw: Draw, padding: Padding, largest: int) -> Geometry:
     return Geometry(size, taps, stride, dilation, max(fitting + draw(st.sampled_from([0] * 8 + [-1, 1])), 1))
 
 
-class Layer:
+class LayerOperands:
     """Weights and bias of a layer; each of them may be an input."""
 
     def __init__(self, draw: Draw, model: DrawnOperator, input: Quantization, constant: bool = True):
@@ -133,7 +133,7 @@ def convolution(draw: Draw, model: DrawnOperator) -> OperatorCase:
     x_shape = (batches, *(axis.size for axis in axes), depth if is_depthwise or is_transposed else groups * depth)
     y_shape = (batches, *windows, channels)
     input = quantization(draw, type)
-    layer = Layer(draw, model, input, draw(st.sampled_from([True, True, True, False])))
+    layer = LayerOperands(draw, model, input, draw(st.sampled_from([True, True, True, False])))
     taps = [axis.taps for axis in axes]
     if is_transposed:
         model.constant(np.array(y_shape, np.int32))
@@ -164,7 +164,7 @@ def fully_connected(draw: Draw, model: DrawnOperator) -> OperatorCase:
     batches, rows, depth = draw(st.integers(1, 5)), draw(sizes(8)), draw(sizes(64))
     input = quantization(draw, model.type)
     model.operand((batches, depth), input)
-    layer = Layer(draw, model, input)
+    layer = LayerOperands(draw, model, input)
     layer.weights((rows, depth), 0, packs=True, packs_by_channel=False)
     if draw(st.booleans()):
         layer.bias(rows, (32, 64), by_channel=True)
