@@ -16,6 +16,7 @@ from oracle import Oracle
 from test_cli import figures, refusal, run
 
 import tflm
+from tflm.graph import Graph
 from tflm.kernels.reference import decode
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.encodings import smallest_encoding
@@ -29,6 +30,7 @@ from tflm.rewriting.compression.tensor_choice import (
     most_saved_in,
     options_of,
 )
+from tflm.rewriting.compression.trials import _file_sizes
 from tflm.rewriting.verification import random_inputs
 from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
 from tflm.schema.enums import ELEMENT_TYPES
@@ -185,6 +187,17 @@ def test_memory_for_decoded_tensors_is_not_in_the_arena(oracle: Oracle, memory: 
     )
     interpreter.allocate_tensors()
     assert interpreter.arena_used_bytes() == beside.after.arena_used_bytes
+
+
+def test_a_file_grows_by_the_code_and_by_each_operator() -> None:
+    builder = ModelBuilder()
+    builder.subgraph().input("x", (1,), FLOAT32)
+    model = tflm.Model(builder.build())
+    sizes = _file_sizes(model)
+    for count in (0, 1, 2, 3, 7):
+        graph = Graph(model)
+        graph.operators = [graph.make_custom_operator(decode.TFLM_DECODE.name, [], []) for _ in range(count)]
+        assert len(graph.build()) == sizes.plain + bool(count) * sizes.code + count * sizes.operator
 
 
 def test_a_model_with_nothing_to_gain_is_unchanged() -> None:

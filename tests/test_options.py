@@ -239,6 +239,10 @@ OWN = {
         "--macs unknown",
         "--ram 1",
         "--head-ram 1K --tail-ram 1M",
+        *(
+            f"--output a.tflite | {room}"
+            for room in ("--head-ram 1K --tail-ram 1M", "--board nano33ble --reserve 250K")
+        ),
         "--plot a.svg",
     ),
     "versions": ("--output a.tflite",),

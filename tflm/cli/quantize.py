@@ -66,14 +66,14 @@ def quantize(
             limit=limit,
             report=report,
         )
-    is_written = output is not None and found.accepted
-    if output is not None and found.accepted:
-        found.write(output)
+    written = output if found.accepted else None
+    if written is not None:
+        found.write(written)
     flash = firmware_flash(loaded, found, machine)
-    figures = quantization_figures(model, found, machine, flash, is_written)
+    figures = quantization_figures(model, found, machine, flash, written is not None)
     answer(as_json, figures, quantization_report(title_of(model), found, machine, flash))
-    if output is not None and is_written and not as_json:
-        wrote(output)
+    if written is not None and not as_json:
+        wrote(written)
     if not found.accepted:
         kept = "" if output is None else f"; {output} is not written"
         raise CheckFailed(f"{model}: {machine.kernels.name} kernels reject the quantized model{kept}")
