@@ -95,11 +95,11 @@ BREAKS = re.compile(r", | && | \|\| | \+ ")
 
 def short_lines(text: str) -> str:
     """Break lines of code with more than `LINE_LENGTH` characters."""
-    lines = text.split("\n")
-    return "\n".join(line if len(line) <= LINE_LENGTH else "\n".join(_pieces(line)) for line in lines)
+    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
 
 
 def _pieces(line: str) -> Iterator[str]:
+    """Yield the pieces of a line; the line itself if it is short."""
     indent = " " * (len(line) - len(line.lstrip()) + 8)
     is_code = not line.lstrip().startswith("#") and not any(mark in line for mark in ('"', "/*", "*/", "\\"))
     while is_code and len(line) > LINE_LENGTH:

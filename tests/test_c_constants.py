@@ -1,0 +1,90 @@
+"""Constants of C programs: the compiler reads what was written, and lines are short."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checked_program import needs_compiler
+from test_c_source import HEADERS, compiler
+from test_compile import WARNINGS
+
+import tflm
+from tflm.c.constants import LINE_LENGTH, integer_literal, lines_of, short_lines, table_definition, wrapped
+from tflm.schema import BuiltinOperator, TensorType
+
+DTYPES = [*(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")), "float32", "float64", "bool"]
+
+
+def edges(name: str) -> np.ndarray[Any, Any]:
+    """The ends of a type, and what is next to the ends of smaller ones."""
+    dtype = np.dtype(name)
+    if dtype.kind == "b":
+        return np.array([False, True])
+    if dtype.kind == "f":
+        limits = np.finfo(dtype)
+        numbers = [0.0, -0.0, 1.0, 0.1, 1e10, 1e-10, limits.max, limits.min, limits.tiny / 2, np.inf, np.nan]
+        return np.array([*numbers, *(-number for number in numbers)], dtype)
+    ends = {
+        sign * (1 << bits) + more for bits in (7, 8, 15, 16, 31, 32, 63, 64) for sign in (1, -1) for more in (-1, 0, 1)
+    }
+    ints = np.iinfo(dtype)
+    return np.array(sorted(value for value in {0, *ends} if ints.min <= value <= ints.max), dtype)
+
+
+@needs_compiler
+def test_compilers_read_the_numbers_that_were_written(tmp_path: Path) -> None:
+    text = HEADERS
+    for name in DTYPES:
+        text += table_definition(f"of_{name}", edges(name)) + f"const void *read_{name}(void) {{ return of_{name}; }}\n"
+    (tmp_path / "constants.c").write_text(text)
+    flags = [flag for flag in WARNINGS if "prototypes" not in flag]
+    command = [compiler(), "-std=c99", *flags, "-shared", "-fPIC", "constants.c", "-o", "constants.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    library = ctypes.CDLL(str(tmp_path / "constants.so"))
+    for name in DTYPES:
+        expected, read = edges(name), library[f"read_{name}"]
+        read.restype = ctypes.c_void_p
+        found = np.frombuffer(ctypes.string_at(read(), expected.nbytes), expected.dtype)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(expected)]))
+
+
+def test_integers_have_the_type_that_holds_them() -> None:
+    values = [-(2**63), -(2**31) - 1, -(2**31), 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63]
+    assert [integer_literal(value) for value in values] == [
+        *("INT64_MIN", "INT64_C(-2147483649)", "INT32_MIN", "2147483647", "2147483648u", "4294967295u"),
+        *("INT64_C(4294967296)", "INT64_C(9223372036854775807)", "UINT64_C(9223372036854775808)"),
+    ]
+
+
+@pytest.mark.parametrize("length", range(1, 30))
+def test_lines_are_as_long_as_they_may_be(length: int) -> None:
+    words = ["x" * (1 + (i * length) % 23) for i in range(60)]
+    for lines in (list(lines_of(words)), list(wrapped("    call(", words, ");"))[1:]):
+        assert [word.rstrip(",);") for line in lines for word in line.split()] == words
+        assert all(len(line) <= LINE_LENGTH for line in lines)
+        for line, following in itertools.pairwise(lines):
+            assert len(line) + 1 + len(following.split()[0]) > LINE_LENGTH
+    code = "    " + " + ".join(words) + ";"
+    assert short_lines(code).split() == code.split()
+    assert all(len(line) <= LINE_LENGTH for line in short_lines(code).split("\n"))
+    exact = "x" * (LINE_LENGTH - 4)
+    assert short_lines(f"a, {exact};") == f"a, {exact};"
+
+
+@pytest.mark.parametrize(("value", "expected"), [(-128, "(-128)"), (-1, "(-1)"), (0, "0"), (1, "1")])
+def test_negative_zero_points_are_in_parentheses(value: int, expected: str) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.INT8, tflm.quantized(0.5, value))
+    y = main.tensor("y", (4,), TensorType.INT8, tflm.quantized(0.5, value))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    header = tflm.compile_model(tflm.Model(builder.build()), "net").files["net.h"]
+    assert [line.split()[2] for line in header.splitlines() if "_ZERO_POINT " in line] == [expected] * 2
