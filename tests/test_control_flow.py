@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -141,27 +140,3 @@ def test_calls_of_c_are_found_in_all_control_flow() -> None:
     assert list(calls_in(flow, int)) == [*range(1, 10)]
     twice: Any = [translated(each, double, lambda place, _: place) for each in flow[1:]]
     assert list(calls_in(twice, int)) == [*range(4, 20, 2)]
-
-
-def negated(calls: Sequence[int]) -> list[int]:
-    return [-call for call in calls]
-
-
-def named(place: str, name: str) -> str:
-    return f"{name} {place}"
-
-
-def test_calls_are_found_and_translated_in_all_control_flow_of_c() -> None:
-    """Calls are numbers here, and places texts."""
-    first, second, body = (SubgraphCall((n, n + 1), 0, (n + 2, n + 3)) for n in (1, 5, 11))
-    statements: list[Any] = [
-        If("a", first, second),
-        While((9, 10), 0, "b", body),
-        Repeat(15, (2, 3), {}),
-        RunOnce("c", 1),
-        16,
-    ]
-    assert list(calls_in(statements, int)) == list(range(1, 17))
-    found: list[Any] = [translated(each, negated, named) for each in statements[:-1]]
-    assert list(calls_in(found, int)) == list(range(-1, -16, -1))
-    assert [found[0].condition, found[1].holds, found[3].pending] == ["condition a", "condition b", "pending c"]
