@@ -34,17 +34,18 @@ PYTHON_ONLY = {
 def raised_texts() -> set[str]:
     """The constant parts of all texts in functions that raise, with { for each value: errors may be built earlier."""
     texts = set()
-    for path in PACKAGE.rglob("*.py"):
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and any(isinstance(n, ast.Raise) for n in ast.walk(function)):
-                texts |= set(texts_in(function))
+    for source in (text for path in PACKAGE.rglob("*.py") if "raise" in (text := path.read_text())):
+        functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+        for nodes in (list(ast.walk(function)) for function in functions):
+            if any(isinstance(node, ast.Raise) for node in nodes):
+                texts |= set(texts_in(nodes))
     return texts
 
 
-def texts_in(function: ast.FunctionDef) -> Iterator[str]:
-    """A function's texts, without docstrings."""
-    docstrings = [n.value for n in ast.walk(function) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
-    for each in ast.walk(function):
+def texts_in(nodes: list[ast.AST]) -> Iterator[str]:
+    """Texts in the nodes of a function, without docstrings."""
+    docstrings = [n.value for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+    for each in nodes:
         if isinstance(each, ast.JoinedStr):
             yield "".join(str(p.value) if isinstance(p, ast.Constant) else "{" for p in each.values)
         elif isinstance(each, ast.Constant) and isinstance(each.value, str) and each not in docstrings:
