@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import Arrays
 from oracle import Oracle
+from relu_model import RELU_OF_RANGE, allocated, answer, relu_model
 from test_cli import INT8_MODEL
 from test_real_models import NAMES, recorded
 
@@ -260,46 +261,19 @@ def test_rows_of_one_vector_are_copied_no_further(sizes: tuple[int, int]) -> Non
     np.testing.assert_array_equal(found[0], np.concatenate(inputs, axis=2))
 
 
-def relu_model() -> bytes:
-    """One RELU of 8 floats."""
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
-    main.operator(BuiltinOperator.RELU, [x], [y])
-    main.output(y)
-    return builder.build()
-
-
-def allocated(**options: Any) -> tflm.MicroInterpreter:
-    """An interpreter of the model, ready to be invoked."""
-    interpreter = tflm.MicroInterpreter(tflm.Model(relu_model()), tflm.AllOpsResolver(), bytearray(1 << 14), **options)
-    interpreter.allocate_tensors()
-    return interpreter
-
-
-def answer(interpreter: tflm.MicroInterpreter) -> list[float]:
-    """Return the model's results for -4 to 3."""
-    interpreter.input(0).data[...] = np.arange(-4, 4, dtype=np.float32)[np.newaxis]
-    interpreter.invoke()
-    values: list[float] = interpreter.output(0).data[0].tolist()
-    return values
-
-
-RELU_OF_RANGE = [0, 0, 0, 0, 0, 1, 2, 3]
-
-
 def in_a_process(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A Python process that runs the model, with its cache in a folder.
 
-    Its working directory contains modules that end a process that imports them; their names are those of modules that
-    are not yet imported when the script starts.
+    Its working directory contains modules that end a process that imports them. Those of the same names that this
+    process needs are imported before; it imports nothing of the tests but the model, which takes a second less.
     """
     planted = folder / "planted"
     planted.mkdir(exist_ok=True)
     for name in ("numba", "select", "llvmlite", "json", "sitecustomize"):
         (planted / f"{name}.py").write_text("import os\nos._exit(1)\n")
     file = folder / "script.py"
-    file.write_text(f"import sys\nfrom test_compiled import *\nsys.path.insert(0, '')\n{script}")
+    loaded = "import json, llvmlite, select, subprocess, sys\nfrom relu_model import *"
+    file.write_text(f"{loaded}\nsys.path.insert(0, '')\n{script}")
     paths = [str(Path(__file__).parent), str(Path(tflm.__file__).parents[1]), *filter(None, sys.path)]
     variables = {**os.environ, "TFLM_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(

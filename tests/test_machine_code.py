@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pytest
 from llvmlite import ir
-from test_compiled import RELU_OF_RANGE, allocated, answer
+from relu_model import RELU_OF_RANGE, allocated, answer
 
 import tflm.compiler as package
 from tflm.compiler import (
