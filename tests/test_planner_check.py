@@ -277,6 +277,18 @@ def greedy_and(planner: MemoryPlanner) -> int:
     return tflm.measure_arena(model, tflm.AllOpsResolver(), planner=planner).head_bytes
 
 
+@pytest.mark.parametrize("lenient", ["the last", "the next"])
+def test_the_first_index_of_no_buffer_must_be_refused(lenient: str) -> None:
+    class Lenient(GreedyMemoryPlanner):
+        def get_offset_for_buffer(self, buffer_index: int) -> int:
+            count = len(self._buffers)
+            known = {"the last": {-1: count - 1}, "the next": {count: count - 1}}[lenient]
+            return super().get_offset_for_buffer(known.get(buffer_index, buffer_index))
+
+    with pytest.raises(CheckFailed, match=r"get_offset_for_buffer\(.*\) returned 0, must raise ArenaError"):
+        check_planner(Lenient, max_examples=examples(10))
+
+
 class Incomplete:
     add_buffer = get_maximum_memory_size = lambda self, *arguments: 0
 
