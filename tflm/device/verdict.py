@@ -112,7 +112,7 @@ class _Expected(MicroProfiler):
         main = model.subgraphs[0]
         tensors, operators = main.tensors or [], main.operators or []
         self.made = [[i for i in op.outputs or () if i >= 0] for op in operators]
-        self.has_floats = any(tensors[i].type in FLOATS for i in range(len(tensors)))
+        self.has_floats = any(tensor.type in FLOATS for tensor in tensors)
         self._has_handles = [any(tensors[i].type in HANDLES for i in made) for made in self.made]
         takers = {i: k for k, op in reversed([*enumerate(operators)]) for i in op.inputs or () if i >= 0}
         self.state = {i: k for i, k in takers.items() if tensors[i].is_variable}
