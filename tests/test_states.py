@@ -1,0 +1,75 @@
+"""Variables as state: whatever reads and assigns them, and in whatever order, the model answers as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import run
+
+import tflm
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schedule.states import StatefulModel, with_states
+from tflm.schema import BuiltinOperator, TensorType, VarHandleOptions
+
+INPUTS = [
+    [np.array(values, np.int8)] for values in ([-128, 5, 100, 0], [3, -7, 1, 90], [0, 0, -1, -128], [9, 9, -9, 2])
+]
+
+
+def model_of(uses: str) -> tflm.Model:
+    """A model that does with a variable what these words say, one after the other."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    last = x = main.input("x", (4,), TensorType.INT8)
+    handle = main.tensor("handle", (), TensorType.RESOURCE)
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v", container=""))
+    for use in uses.split():
+        if use == "read":
+            read, larger = (main.tensor(name, (4,), TensorType.INT8) for name in ("read", "larger"))
+            main.operator(BuiltinOperator.READ_VARIABLE, [handle], [read])
+            main.operator(BuiltinOperator.MINIMUM if last == x else BuiltinOperator.MAXIMUM, [last, read], [larger])
+            last = larger
+        else:
+            constant = main.constant("constant", np.array([1, 2, 3, 4], np.int8))
+            source = {"assign": last, "input": x, "constant": constant}[use]
+            main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, source], [])
+    main.output(last)
+    return tflm.Model(builder.build())
+
+
+def answers(stateful: StatefulModel) -> list[Any]:
+    """Answers of a model whose states are set before each invoke to what the last one left."""
+    interpreter = ready_interpreter(stateful.model, delegates=(), preserve_all_tensors=True)
+    values = {state: np.array(initial) for state, initial in stateful.initial.items()}
+    found = []
+    for (x,) in INPUTS:
+        interpreter.input(0).data[...] = x
+        for state, value in values.items():
+            interpreter.get_tensor(state).data[...] = value.reshape(interpreter.get_tensor(state).data.shape)
+        interpreter.invoke()
+        values = {state: np.array(interpreter.get_tensor(source).data) for state, source in stateful.states.items()}
+        found.append([np.array(interpreter.output(0).data)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("uses", "becomes_state"),
+    [
+        ("read assign", True),
+        ("read read assign", False),
+        ("read assign assign", False),
+        ("read assign read", False),
+        ("read assign constant", False),
+        ("read input", False),
+        ("read constant", False),
+        ("assign read", False),
+        ("input read assign", False),
+    ],
+)
+def test_variables_become_state_where_that_changes_nothing(uses: str, becomes_state: bool) -> None:
+    model = model_of(uses)
+    stateful = with_states(model)
+    assert bool(stateful.states) == becomes_state
+    np.testing.assert_array_equal(answers(stateful), run(model.data, INPUTS, delegates=()))
