@@ -29,6 +29,7 @@ from faults import (
 from faults import Test as Entry
 
 from tflm.compiler.calls import is_available
+from tflm.runtime.host_placement import _colliding
 from tflm.targets import align_down, align_up
 
 ROOT = Path(__file__).parents[1]
@@ -263,6 +264,20 @@ def test_functions_are_recorded_after_a_test_that_stops_tracing(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", STOPS_TRACING], check=True, env=variables, cwd=ROOT)
     (recorded,) = (path.read_text() for path in tmp_path.iterdir())
     assert f"=second\ntargets.py:{align_up.__code__.co_firstlineno}\n" in recorded
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_functions_are_recorded_of_each_test_that_runs_them(tmp_path: Path, processes: str) -> None:
+    """Processes of pytest-xdist report tests in their own way."""
+    file = "tests/test_runtime_pieces.py::test_of_two_buffers_that_are_alive_together_the_one_that_nobody_sees_moves"
+    variables = {**os.environ, RECORD: str(tmp_path), "PYTHONPATH": "tools"}
+    arguments = ["-q", "-p", "fault_plugin", "-p", "no:cacheprovider", "-n", processes, file]
+    code = f"import fault_recorder, pytest; pytest.main({arguments})"
+    subprocess.run([sys.executable, "-c", code], check=True, env=variables, cwd=ROOT, stdout=subprocess.DEVNULL)
+    recorded = "\n".join(path.read_text() for path in tmp_path.iterdir())
+    line = _colliding.__code__.co_firstlineno
+    tests = [part.splitlines() for part in recorded.split("=tests/")[1:]]
+    assert len({lines[0] for lines in tests if f"runtime/host_placement.py:{line}" in lines}) == 6
 
 
 RUNS_COMPILED = """

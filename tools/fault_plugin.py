@@ -77,8 +77,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     return True if time.monotonic() > others_end[0] else None
 
 
-def pytest_runtest_logstart() -> None:
-    """Another test begins."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Another test begins. The suite's own reports for xdist leave out earlier hooks."""
     if recorder is not None:
         recorder.begin()
 
