@@ -11,7 +11,7 @@ from differential import run
 import tflm
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.states import StatefulModel, with_states
-from tflm.schema import BuiltinOperator, TensorType, VarHandleOptions
+from tflm.schema import BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
 
 INPUTS = [
     [np.array(values, np.int8)] for values in ([-128, 5, 100, 0], [3, -7, 1, 90], [0, 0, -1, -128], [9, 9, -9, 2])
@@ -31,11 +31,19 @@ def model_of(uses: str) -> tflm.Model:
             main.operator(BuiltinOperator.READ_VARIABLE, [handle], [read])
             main.operator(BuiltinOperator.MINIMUM if last == x else BuiltinOperator.MAXIMUM, [last, read], [larger])
             last = larger
+        elif use == "once":
+            main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
         else:
             constant = main.constant("constant", np.array([1, 2, 3, 4], np.int8))
             source = {"assign": last, "input": x, "constant": constant}[use]
             main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, source], [])
     main.output(last)
+    if "once" in uses:
+        first = builder.subgraph("first")
+        handle = first.tensor("handle", (), TensorType.RESOURCE)
+        first.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v", container=""))
+        value = first.constant("value", np.array([7, -7, 0, 1], np.int8))
+        first.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, value], [])
     return tflm.Model(builder.build())
 
 
@@ -66,6 +74,11 @@ def answers(stateful: StatefulModel) -> list[Any]:
         ("read constant", False),
         ("assign read", False),
         ("input read assign", False),
+        ("once read assign", True),
+        ("once once read assign", False),
+        ("read once assign", False),
+        ("read assign once", False),
+        ("once read input", False),
     ],
 )
 def test_variables_become_state_where_that_changes_nothing(uses: str, becomes_state: bool) -> None:
