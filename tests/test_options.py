@@ -319,7 +319,7 @@ def call(folder: Path) -> Iterator[Call]:
         patch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
         patch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
         patch.setenv("TFLM_COMPILED", "0")
-        patch.setenv("COLUMNS", "120")
+        patch.setenv("COLUMNS", "400")  # so that no line breaks where the path of the checkout is long
         yield ending
 
 
