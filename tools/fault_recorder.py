@@ -187,8 +187,9 @@ def _without_reports(_: Recorder, compiled: Callable[..., Any]) -> Callable[...,
     @functools.wraps(compiled)
     def wrapper(function: FunctionType, *signature: Any) -> Any:
         code = function.__code__
-        plain = _plain_codes(code.co_filename).get((code.co_firstlineno, code.co_name), code)
-        copy = FunctionType(plain, function.__globals__, function.__name__, function.__defaults__)
+        if UNSEEN in code.co_names:  # lambdas report nothing, and several can be in a line
+            code = _plain_codes(code.co_filename)[code.co_firstlineno, code.co_name]
+        copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
         return compiled(copy, *signature)
 
     return wrapper
