@@ -24,11 +24,20 @@ from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
 from tflm.c.binding import BindSteps, BoundModel, bind_model, bind_plain, work_arrays
-from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, depthwise_convolution, flat_convolution, windows_in_place
+from tflm.c.kernels import (
+    KERNELS,
+    SmallKernel,
+    broadcasts,
+    depthwise_convolution,
+    flat_convolution,
+    recurrence,
+    windows_in_place,
+)
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
+from tflm.c.kernels.wide_windows import multiply_wide
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled import pooling, recurrent, unary
@@ -311,6 +320,26 @@ def test_vectors_have_the_sums_of_their_products(dense_cases: list[DenseCase]) -
         for step in case.steps:
             run(step)
         np.testing.assert_array_equal(case.y, case.expected)
+
+
+@pytest.mark.parametrize("gap", [0, 1], ids=["weights of 8 bits", "weights less a zero point"])
+def test_products_of_16_bit_lstms_are_exact(gap: int) -> None:
+    """Also those with the largest sums and biases; weights that no longer fit 8 bits take another kernel."""
+    multiplier = WideQuantizedMultiplier(np.full(6, 3 << 29, np.int64), np.full(6, -20, np.int64))
+    weights = np.full((6, 700), -128 - gap, np.int16)
+    weights[3:] = 127
+    x = np.array([[-32768] * 700, [32767] * 700], np.int16)
+    bias = np.array([-(1 << 31) + 1, 0, (1 << 31) - 1] * 2, np.int32)
+    y = np.zeros((2, 6), np.int16)
+    steps = recurrence.matrix(x, weights, bias, 0, multiplier, OutputStage.whole(0, np.int16), y)
+    assert steps is not None
+    assert [step.kernel.function is multiply_wide.function for step in steps] == [not gap]
+    run = in_c(steps)
+    for step in steps:
+        run(step)
+    sums = x.astype(np.int64) @ weights.T.astype(np.int64) + bias
+    np.testing.assert_array_equal(y, multiplier(sums).clip(-32768, 32767))
+    assert len(np.unique(y)) > 4
 
 
 @pytest.mark.parametrize("bind", [requantizer, exact_requantizer])

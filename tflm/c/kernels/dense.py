@@ -343,10 +343,10 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
 
 
 def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
-    """Bind vectors as `bind_vectors` does, for 16-bit x and y."""
+    """Bind vectors as `bind_vectors` does, for 16-bit x and y; None, too, if sums can exceed 48 bits."""
     count, channels = y.shape
     scaling = layer.requantizer_of_runs(x.dtype, y.dtype)
-    if scaling is None:
+    if scaling is None or layer.weights.min() < -128 or layer.weights.max() > 127:
         return None
     depth = x.shape[1]
     limit = WIDE_RUN if scaling.sums == "int64" else depth

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.convolution import Layer
-from tflm.c.kernels.dense import bind_vectors
+from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import Part
 from tflm.compiler.language import Step
 from tflm.compiler.processor import Profile
@@ -47,18 +47,18 @@ def matrix(
 ) -> list[Step] | None:
     """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if they
     would not be exact."""
-    if x.dtype == np.int8:
-        values = np.zeros(len(weights), np.int64) if bias is None else np.asarray(bias, np.int64)
-        layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], values, multiplier, output, zero_point)
-        steps = bind_vectors(layer, x, y.reshape(-1, len(weights)))
-        if steps is not None:
-            return steps
+    values = np.zeros(len(weights), np.int64) if bias is None else np.asarray(bias, np.int64)
+    layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], values, multiplier, output, zero_point)
+    bind = bind_vectors if x.dtype == np.int8 else bind_wide_vectors
+    steps = bind(layer, x, y.reshape(-1, len(weights)))
+    if steps is not None:
+        return steps
     return recurrent.quantized_matrix(x, weights, bias, zero_point, multiplier, output, y, Profile.PLAIN)
 
 
 def bind_lstm(node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """Bind an integer UNIDIRECTIONAL_SEQUENCE_LSTM."""
-    if node.eval_input(0).elements.dtype != np.int8:
+    if node.eval_input(0).elements.dtype == np.float32:
         return None
     return recurrent.lstm_steps(node, Profile.PLAIN, matrix)
 
