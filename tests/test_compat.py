@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 MODEL, FLOAT_MODEL = (ROOT / "examples/hello_world" / f"hello_world_{name}.tflite" for name in ("int8", "float"))
 
 PROGRAM = """
+from functools import partial
 import numpy as np
 
 interpreter = runtime.Interpreter.from_file(MODEL)
@@ -33,11 +34,17 @@ interpreter.print_allocations()
 for mistake in (
     lambda: interpreter.set_input(np.array([[1]], np.int32), 0),
     lambda: interpreter.set_input(np.array([1, 2], np.int8), 0),
-    lambda: interpreter.set_input(np.array([[1]], np.int8), 1),
     lambda: interpreter.set_input(None, 0),
-    lambda: interpreter.get_output(1),
-    lambda: interpreter.get_output(-1),
-    lambda: interpreter.get_input_details(1),
+    *(
+        partial(call, index)
+        for call in (
+            partial(interpreter.set_input, np.array([[1]], np.int8)),
+            interpreter.get_output,
+            interpreter.get_input_details,
+            interpreter.get_output_details,
+        )
+        for index in (-1, 1, None)
+    ),
     lambda: interpreter.GetTensor(0, 0),
     lambda: runtime.Interpreter.from_file("nothing.tflite"),
     lambda: runtime.Interpreter.from_bytes(None),
