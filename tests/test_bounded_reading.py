@@ -268,3 +268,14 @@ def test_a_url_is_told_from_a_path(command: list[str], address: str) -> None:
     error = refusal(command[0], address, *command[1:])
     assert f"{address} is a URL" in error
     assert f"curl -LO {address}" in error
+
+
+@pytest.mark.parametrize(("size", "is_mapped"), [(16 << 20, False), ((16 << 20) + 1, True)])
+def test_a_model_of_16_mib_is_read_and_a_larger_one_mapped(size: int, is_mapped: bool, tmp_path: Path) -> None:
+    path = tmp_path / "large.tflite"
+    path.write_bytes(INT8_MODEL.read_bytes())
+    os.truncate(path, size)
+    model = tflm.Model.from_file(path)
+    with path.open("r+b") as file:
+        file.write(bytes(8))
+    assert (bytes(model.data[:8]) == bytes(8)) == is_mapped

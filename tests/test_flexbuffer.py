@@ -37,6 +37,8 @@ def test_numbers_are_found_by_key(options: dict[str, Any]) -> None:
         if math.isfinite(value) and abs(value) < 2**63:
             assert read.as_int32(key) == int32(int(value))
             assert read.as_bool(key) == bool(int(value))
+        else:
+            assert read.as_int32(key) == 0
     assert read.as_int32("not there", 7) == 7
     assert read.as_float("not there", 0.5) == 0.5
     assert read.as_bool("not there", True)

@@ -90,7 +90,7 @@ class FlexbufferMap:
         if value is None:
             return default
         if isinstance(value, float):
-            value = int(value) if abs(value) < 2.0**63 else -(2**63)  # the result of x86 for other floats
+            value = int(value) if abs(value) < 2.0**63 else 0  # the low bits of what x86 gives for other floats
         return _int32(value)
 
     def as_float(self, key: str, default: float = 0.0) -> float:
