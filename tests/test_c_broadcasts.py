@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ OUTER: Shapes = ((7, 1), (1, 6))
 DEEP: Shapes = ((2, 1, 3, 1), (1, 3, 1, 2))
 SCALAR: Shapes = ((4, 9), ())
 WIDE: Shapes = ((2, 5, 3), (2, 1, 1))
+ROWS: Shapes = ((1, 3, 1), (3, 9))
 
 OPERATORS: list[tuple[str, TensorType, TensorType, Any]] = [
     ("ADD", INT8, INT8, AddOptions()),
@@ -48,14 +49,26 @@ OPERATORS: list[tuple[str, TensorType, TensorType, Any]] = [
 
 
 def add_operator(
-    graph: SubgraphBuilder, name: str, type: TensorType, output: TensorType, options: Any, shapes: Shapes
+    graph: SubgraphBuilder,
+    name: str,
+    type: TensorType,
+    output: TensorType,
+    options: Any,
+    shapes: Shapes,
+    constants: Container[int] = (),
 ) -> None:
-    """An operator with inputs of its own; quantized ones have scales of their own."""
+    """An operator with inputs or constants of its own; quantized ones have scales of their own."""
 
     def quantization(scale: float, of: TensorType) -> Any:
         return tflm.quantized(scale, 3 if of == INT8 else 0) if of in (INT8, INT16) else None
 
-    inputs = [graph.input(f"x{i}", shape, type, quantization(0.03 * (i + 1), type)) for i, shape in enumerate(shapes)]
+    def operand(i: int, shape: tuple[int, ...]) -> int:
+        scale = quantization(0.03 * (i + 1), type)
+        if i not in constants:
+            return graph.input(f"x{i}", shape, type, scale)
+        return graph.constant(f"x{i}", drawn(np.random.default_rng(i), type, shape), scale)
+
+    inputs = [operand(i, shape) for i, shape in enumerate(shapes)]
     y = graph.tensor("y", np.broadcast_shapes(*shapes), output, quantization(0.07, output))
     graph.operator(BuiltinOperator[name], inputs, [y], options)
     graph.output(y)
@@ -113,7 +126,21 @@ def test_what_broadcasts_gives_the_results_of_the_interpreter(tmp_path: Path) ->
     for type in (FLOAT32, INT8, INT16):
         add_select(graph, type, ((4, 1, 1), (1, 5, 1), (4, 5, 3)))
         add_select(graph, type, ((), (6,), (5, 1)))
-    model = tflm.Model(builder.build())
+    check_results(tflm.Model(builder.build()), tmp_path)
+
+
+@needs_compiler
+def test_constants_that_are_read_in_rows_are_whole(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    graph = builder.subgraph()
+    for place, operator in enumerate(OPERATORS):
+        add_operator(graph, *operator, ROWS, constants=(1,))
+        add_operator(graph, *operator, DEEP, constants=(place % 2,))
+    check_results(tflm.Model(builder.build()), tmp_path)
+
+
+def check_results(model: tflm.Model, folder: Path) -> None:
+    """Compare a program with the interpreter; memory is checked."""
     interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 18), delegates=())
     interpreter.allocate_tensors()
     rng = np.random.default_rng(5)
@@ -122,7 +149,7 @@ def test_what_broadcasts_gives_the_results_of_the_interpreter(tmp_path: Path) ->
     for tensor, values in zip(inputs, given):
         tensor.data[...] = values
     interpreter.invoke()
-    (found,) = CheckedProgram(tflm.compile_model(model, optimize="speed"), tmp_path).run([given])
+    (found,) = CheckedProgram(tflm.compile_model(model, optimize="speed"), folder).run([given])
     assert found is not None
     for i, array in enumerate(found):
         np.testing.assert_array_equal(array, interpreter.output(i).data.reshape(array.shape))

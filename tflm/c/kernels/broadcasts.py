@@ -6,6 +6,7 @@ A kernel is called in nested loops, once for each row in which every input is co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,26 +63,26 @@ class Nest(NamedTuple):
 
     Attributes:
         counts: of the loops, the outermost first.
-        rows: the first row of each operand, the output last: an input has as many elements as the output, or one.
+        operands: all elements of each operand, the output last.
+        rows: the first row of each operand: an input has as many elements as the output, or one.
         steps: for each operand, what each loop advances it by, in elements.
     """
 
     counts: tuple[int, ...]
+    operands: list[Array]
     rows: list[Array]
     steps: list[tuple[int, ...]]
 
     def repeated(self, step: Step) -> StepOrLoop:
-        """Return a call on the first rows, repeated for all rows."""
+        """Return a call on the first rows, repeated for all rows. It owns the operands, so that constants are whole."""
         if not self.counts:
             return step
         pointers = [name for name in step.kernel.parameters if name in step.addresses]
         places = [array.ctypes.data for array in self.rows]
-        steps = {
-            name: self.steps[places.index(owner.ctypes.data)]
-            for name, owner in zip(pointers, step.owners)
-            if owner.ctypes.data in places
-        }
-        return Repeat(step, self.counts, steps)
+        numbers = [places.index(owner.ctypes.data) if owner.ctypes.data in places else None for owner in step.owners]
+        owners = [owner if i is None else self.operands[i] for i, owner in zip(numbers, step.owners)]
+        steps = {name: self.steps[i] for name, i in zip(pointers, numbers) if i is not None}
+        return Repeat(replace(step, owners=tuple(owners)), self.counts, steps)
 
 
 def nest_of(inputs: Sequence[Array], y: Array) -> Nest:
@@ -95,8 +96,9 @@ def nest_of(inputs: Sequence[Array], y: Array) -> Nest:
             size *= found.pop()[0]
         found.append((size, steps))
     *outer, (count, inner) = found or [(1, [1] * len(arrays))]
-    rows = [array.reshape(-1)[: count if step else 1] for array, step in zip((*inputs, y), inner)]
-    return Nest(tuple(size for size, _ in outer), rows, list(zip(*(steps for _, steps in outer))))
+    operands = [array.reshape(-1) for array in (*inputs, y)]
+    rows = [array[: count if step else 1] for array, step in zip(operands, inner)]
+    return Nest(tuple(size for size, _ in outer), operands, rows, list(zip(*(steps for _, steps in outer))))
 
 
 def broadcast(
