@@ -270,7 +270,8 @@ def test_functions_are_recorded_after_a_test_that_stops_tracing(tmp_path: Path) 
 def test_functions_are_recorded_of_each_test_that_runs_them(tmp_path: Path, processes: str) -> None:
     """Processes of pytest-xdist report tests in their own way."""
     file = "tests/test_runtime_pieces.py::test_of_two_buffers_that_are_alive_together_the_one_that_nobody_sees_moves"
-    variables = {**os.environ, RECORD: str(tmp_path), "PYTHONPATH": "tools"}
+    path = os.pathsep.join(["tools", *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = {**os.environ, RECORD: str(tmp_path), "PYTHONPATH": path}
     arguments = ["-q", "-p", "fault_plugin", "-p", "no:cacheprovider", "-n", processes, file]
     code = f"import fault_recorder, pytest; pytest.main({arguments})"
     subprocess.run([sys.executable, "-c", code], check=True, env=variables, cwd=ROOT, stdout=subprocess.DEVNULL)
