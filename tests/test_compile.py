@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
 import itertools
 import os
 import platform
@@ -30,6 +31,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.c.binding import bind_model, offset_in_buffer, root_of
+from tflm.c.emitter import kernels_of
 from tflm.c.header import comment_text
 from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.row_binding import bind_small
@@ -269,6 +271,14 @@ def one_comment(text: str) -> bool:
 def test_names_do_not_leave_their_comments(names: list[str]) -> None:
     assert one_comment(f"/* {'/'.join(map(comment_text, names))} */")
     assert one_comment(f"/* {comment_text(names[0])}{comment_text('/')} */")
+
+
+def test_functions_in_c_have_their_docstrings_as_comments() -> None:
+    path = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
+    model = tflm.compile_model(tflm.Model.from_file(path), "m")
+    for kernel in kernels_of(model.program):
+        assert inspect.getdoc(kernel.function).splitlines()[0] in model.files["m.c"]
+    assert not re.search(r"/\*[\s*]*\*/", model.files["m.c"])
 
 
 def test_files_say_the_same_whatever_a_model_calls_its_tensors(tmp_path: Path) -> None:

@@ -12,13 +12,16 @@ from typing import Any
 import tflm
 
 RECORDED = Path(__file__).with_name("recorded") / "defaults.json"
-MODULES = ("tflm", "tflm.compat.litert", "tflm.compat.tflite_micro", "tflm.device", "tflm.testing", "tflm.releases")
+MODULES = (
+    *("tflm", "tflm.compat.litert", "tflm.compat.tflite_micro.runtime", "tflm.device", "tflm.testing", "tflm.releases"),
+)
 
 
 def functions() -> Iterator[tuple[str, Any]]:
     """Public functions, and constructors and methods of public classes, by name."""
     for module in map(importlib.import_module, MODULES):
-        for name in getattr(module, "__all__", ()):
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [name for name in own if name[0] != "_"]):
             value = getattr(module, name)
             if inspect.isclass(value):
                 methods = inspect.getmembers(value, inspect.isfunction)
