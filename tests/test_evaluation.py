@@ -478,6 +478,7 @@ def test_integers_must_be_such_as_the_input_holds() -> None:
         ("a,b\n1,2\n\n3,4\n", [[1, 2], [3, 4]], None),
         ("a,label\n1,2\n3,4\n", [[1], [3]], [2, 4]),
         ("y,a,b\n1,2,5\n3,4,6\n", [[2, 5], [4, 6]], [1, 3]),
+        ("y,1,b\n1,2,5\n3,4,6\n", [[2, 5], [4, 6]], [1, 3]),
         ("1,2\n3,x\n", 2, None),
         ("a,b\n1,2\n3\n", 3, None),
         ("1,2\n3,4,5\n", 2, None),

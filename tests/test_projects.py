@@ -228,6 +228,15 @@ def test_platformio_has_the_framework_of_the_board(compiler: str, name: str, tmp
     assert ("lib_deps" in settings[environment]) is (name == "nano33ble")
 
 
+@pytest.mark.parametrize("kernels", ["reference", "cmsis-nn", "cmsis-nn:size"])
+def test_platformio_builds_tflm_with_the_kernels_of_the_firmware(kernels: str, tmp_path: Path) -> None:
+    texts = "\n".join(written(tmp_path, "platformio", machine("nrf52dk", kernels)).values())
+    is_optimized = kernels != "reference"
+    assert ("OPTIMIZED_KERNEL_DIR=cmsis_nn" in texts) is ("-DCMSIS_NN" in texts) is is_optimized
+    assert ("-DKERNELS_OPTIMIZED_FOR_SIZE" in texts) is (kernels == "cmsis-nn:size")
+    assert "TARGET_ARCH=cortex-m4" in texts
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_build_files_are_read_without_errors(kind: str, tmp_path: Path) -> None:
     files = written(tmp_path / "p", kind, machine(CASES[kind]))
