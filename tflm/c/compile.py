@@ -394,8 +394,8 @@ class _Version(NamedTuple):
 def _simplified(model: Model) -> _Version:
     """Return the version of a model whose program takes the least RAM: as it is, after `fold`, with a SLICE for each
     part of a SPLIT, or with its operators in another order."""
-    whole, folded, separate = Graph(model), Graph(model), _with_separate_parts(model)
-    firsts = [_Version(model, tuple(range(len(whole.operators))))]
+    folded, separate = Graph(model), _with_separate_parts(model)
+    firsts = [_Version(model, tuple(range(len(model.subgraphs[0].operators or ()))))]
     if simplified(folded):
         firsts.append(_version(model, folded))
     firsts += [] if separate is None else [_version(model, separate)]
