@@ -148,16 +148,19 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any], *, may_overla
         return move.step(target=target, source=source, count=count)
     if np.may_share_memory(target, source) or len(dimensions) > RANK or item not in ELEMENTS:
         return None
+    row = outer[0] if outer else Dimension(1, 0, 0)
     if is_piece and len(outer) < 2 and count >= SHORTEST_ROW:
-        arrays, steps = (
-            {"target": target, "source": source},
-            dict(zip(("rows", "target_step", "source_step"), [*outer, (1, 0, 0)][0])),
+        return move_rows.step(
+            target=target,
+            source=source,
+            rows=row.size,
+            target_step=row.target_step,
+            source_step=row.source_step,
+            count=count,
         )
-        return move_rows.step(**arrays, **steps, count=count)
     if target.dtype != np.float32:
         target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
     if last[1:] == (item, 0) and (not outer or (len(outer) == 1 and last.size >= SHORTEST_FILL)):
-        row = [*outer, Dimension(1, 0, 0)][0]
         return fill.step(
             target=target,
             source=source,
