@@ -22,7 +22,7 @@ from faults import (
     function_at,
     functions,
     importing,
-    is_in_signature,
+    is_declaration,
     packages,
     selected,
 )
@@ -143,10 +143,12 @@ def test_a_line_belongs_to_the_innermost_function(line: int, name: str) -> None:
     assert function_at(functions(SOURCE), line) == name
 
 
-@pytest.mark.parametrize(("line", "is_in_one"), [(4, False), (5, True), (6, True), (7, False), (11, False)])
-def test_defaults_are_in_the_signature(line: int, is_in_one: bool) -> None:
+@pytest.mark.parametrize(
+    ("line", "is_one"), [(1, True), (4, True), (5, True), (6, True), (7, False), (9, True), (11, True)]
+)
+def test_what_is_outside_of_bodies_of_functions_is_declared(line: int, is_one: bool) -> None:
     source = "import a\n\n@a\n# comment\ndef f(\n    b=1):\n    c = 2\n\nclass D:\n\n    e = 1\n"
-    assert is_in_signature(source, line) == is_in_one
+    assert is_declaration(source, line) == is_one
 
 
 def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_time() -> None:

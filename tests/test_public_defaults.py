@@ -1,7 +1,8 @@
-"""What public functions do with the arguments that are left out: their defaults are recorded by `make figures`."""
+"""What functions do with the arguments that are left out, and limits: they are recorded by `make figures`."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -11,10 +12,20 @@ from typing import Any
 
 import tflm
 
+PACKAGE = Path(tflm.__file__).parent
 RECORDED = Path(__file__).with_name("recorded") / "defaults.json"
+RECORDED_DECLARATIONS = Path(__file__).with_name("recorded") / "declarations.json"
 MODULES = (
     *("tflm", "tflm.compat.litert", "tflm.compat.tflite_micro.runtime", "tflm.device", "tflm.testing", "tflm.releases"),
 )
+FOLDERS = (
+    *("application", "cli", "compat", "device", "evaluation", "quantization", "releases", "schema", "testing"),
+    "versioning",
+)
+"""Folders whose numbers follow from no measurement or specification that another test compares them with."""
+
+OF_THE_SCHEMA = {"schema/enums.py", "schema/options.py"}
+"""Modules whose numbers tests/test_schema.py compares with the schema."""
 
 
 def functions() -> Iterator[tuple[str, Any]]:
@@ -49,10 +60,55 @@ def _text(default: Any) -> str:
     return repr(default) if isinstance(default, (bool, int, float, str, tuple, type(None))) else type(default).__name__
 
 
+def declarations(source: str) -> dict[str, str]:
+    """What a module declares as literals: numeric constants, and the defaults of fields and parameters, by name."""
+
+    def below(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.expr | None]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                yield from below(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.arguments):
+                positional = [*child.posonlyargs, *child.args]
+                optional = positional[len(positional) - len(child.defaults) :]
+                given = [*zip(optional, child.defaults), *zip(child.kwonlyargs, child.kw_defaults)]
+                yield from ((prefix + each.arg, value) for each, value in given)
+            elif isinstance(child, ast.Assign) and not isinstance(node, ast.FunctionDef):
+                yield from ((prefix + ast.unparse(target), child.value) for target in child.targets)
+            elif isinstance(child, ast.AnnAssign) and not isinstance(node, ast.FunctionDef):
+                yield prefix + ast.unparse(child.target), child.value
+
+    return {
+        name: ast.unparse(value)
+        for name, value in below(ast.parse(source), "")
+        if _is_literal(value, (int, float, str) if "." in name else (int, float))
+    }
+
+
+def _is_literal(value: ast.expr | None, kinds: tuple[type, ...]) -> bool:
+    """Whether an expression is made of constants of some types alone."""
+    leaves = [] if value is None else [each for each in ast.walk(value) if isinstance(each, ast.expr)]
+    constants = [each.value for each in leaves if isinstance(each, ast.Constant)]
+    inner = [each for each in leaves if isinstance(each, (ast.BinOp, ast.UnaryOp, ast.Tuple))]
+    are_all = len(constants) + len(inner) == len(leaves)
+    return bool(constants) and are_all and all(isinstance(each, kinds) for each in constants)
+
+
+def all_declarations() -> dict[str, dict[str, str]]:
+    """The literals that the modules in the folders declare, and those beside the folders, by path."""
+    paths = [*PACKAGE.glob("*.py"), *(path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py"))]
+    found = ((path.relative_to(PACKAGE).as_posix(), declarations(path.read_text(encoding="utf-8"))) for path in paths)
+    return {path: declared for path, declared in found if declared and path not in OF_THE_SCHEMA}
+
+
+def test_limits_and_defaults_are_the_recorded_ones() -> None:
+    assert all_declarations() == json.loads(RECORDED_DECLARATIONS.read_text(encoding="utf-8"))
+
+
 def test_public_functions_have_the_recorded_defaults() -> None:
     assert defaults() == json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
     assert tflm.__all__
+    RECORDED_DECLARATIONS.write_text(json.dumps(all_declarations(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     RECORDED.write_text(json.dumps(defaults(), indent=1, sort_keys=True) + "\n", encoding="utf-8")

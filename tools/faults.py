@@ -12,7 +12,7 @@ the floor.
 Which test runs which functions is recorded in a first run of the tests, with eight examples of each random test, as
 many as run for a fault. It takes some minutes, and is kept: only files of tests that have changed are recorded again,
 or all if the recorder has changed (`--fresh` records all). Tests that fail while they are recorded are left out, and
-named. The test of defaults, which reads signatures and runs no function, is added where a fault is in a signature.
+named. The tests of defaults and limits, which read declarations and run no function, are added where a fault is in one.
 
 Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
 kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
@@ -59,8 +59,11 @@ FILES_AT_A_TIME = 8
 CASES_OF_A_TEST = 2
 """The fastest cases of a test function that are kept for a function of the package; a fault runs some of them."""
 
-READS_SIGNATURES = "tests/test_public_defaults.py::test_public_functions_have_the_recorded_defaults"
-"""A test of what functions do without being told, which runs none of them."""
+READ_DECLARATIONS = (
+    "tests/test_public_defaults.py::test_limits_and_defaults_are_the_recorded_ones",
+    "tests/test_public_defaults.py::test_public_functions_have_the_recorded_defaults",
+)
+"""Tests of what functions do without being told, which run none of them."""
 
 PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 12.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
@@ -284,10 +287,10 @@ def drawn(modules: list[Path], count: int, seed: str) -> list[tuple[str, Fault]]
     return [(path, dice.choice(lines[path, line])) for path, line in chosen]
 
 
-def is_in_signature(source: str, line: int) -> bool:
-    """Whether a line is between a function's name and its body."""
+def is_declaration(source: str, line: int) -> bool:
+    """Whether a line is outside of the bodies of functions: in a signature, a class or the module."""
     found = (node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return any(node.lineno <= line < node.body[0].lineno for node in found)
+    return not any(node.body[0].lineno <= line <= (node.end_lineno or 0) for node in found)
 
 
 def concerned(folder: Path, path: str, line: int) -> set[str]:
@@ -385,8 +388,8 @@ def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: 
     chosen = selected(tests, path, concerned(tree.folder / "tflm", path, fault.line), seconds)
     if not chosen:
         chosen = _within(tests, importing(tests, tree.folder, path), seconds)
-    if is_in_signature(source, fault.line):
-        chosen.insert(0, READS_SIGNATURES)
+    if is_declaration(source, fault.line):
+        chosen = [*READ_DECLARATIONS, *chosen]
     if not chosen:
         return Verdict(path, fault, 0, False)
     tree.cache = tree.folder / "cache" if path.startswith("compiler/") else CACHE
