@@ -81,7 +81,7 @@ class Figure(NamedTuple):
         value: an attribute of a record, one of an attribute (board.name; None if that is None), or a function of a
             record; a table shows nothing for None.
         form: how a table formats a value, such as ".1%".
-        kind: the class of the records that have the figure; None for all.
+        kind: the class of the records that have the figure, or an attribute that is not None in them; None for all.
         key: its name in the JSON document; empty for a column alone.
         hint: the type of its value there: figures for a record that they describe, a list of them for several. An
             empty text is null if the type allows null.
@@ -92,13 +92,15 @@ class Figure(NamedTuple):
     column: Column
     value: str | Callable[[Any], Any]
     form: str = ""
-    kind: type | None = None
+    kind: type | str | None = None
     key: str = ""
     hint: Any = None
     meaning: str = ""
 
     def applies_to(self, record: Any) -> bool:
         """Whether a record has the figure."""
+        if isinstance(self.kind, str):
+            return getattr(record, self.kind) is not None
         return self.kind is None or isinstance(record, self.kind)
 
     def value_of(self, record: Any) -> Any:
@@ -124,6 +126,15 @@ def json_key(key: str, hint: Any, meaning: str, value: str | Callable[[Any], Any
     return Figure(None, TEXT, value or key, key=key, hint=hint, meaning=meaning)
 
 
+def machine_keys(prefix: str = "") -> tuple[Figure, ...]:
+    """The keys of a record that has a target and kernels, or leads to one by a prefix such as "after."."""
+    return (
+        json_key("target", str, "the machine", f"{prefix}target.name"),
+        json_key("kernels", str, "the kernel library", f"{prefix}kernels.name"),
+        json_key("release", str, "the TFLM that it is built into", f"{prefix}kernels.release.name"),
+    )
+
+
 def document_of(record: Any, figures: Iterable[Figure]) -> dict[str, Any]:
     """Return the JSON document of a record, made of those of its figures that are keys."""
     return {
@@ -134,7 +145,7 @@ def document_of(record: Any, figures: Iterable[Figure]) -> dict[str, Any]:
 
 
 def _document(value: Any, form: Any) -> Any:
-    if value == "" and form == str | None:
+    if form == str | None and not value:
         return None
     if isinstance(form, list):
         return [_document(each, form[0]) for each in value]

@@ -12,7 +12,7 @@ from tflm.application.machine import Machine
 from tflm.application.rewriting_report import Placed, smaller_figures
 from tflm.errors import TflmError
 from tflm.firmware.instructions import ENOUGH, decoding_instructions, estimate
-from tflm.report import Report, json_key
+from tflm.report import Report, json_key, machine_keys
 from tflm.rewriting.compression import CompressedModel
 from tflm.rewriting.compression.compression_report import CompressedTensor, shown
 from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
@@ -101,9 +101,7 @@ def compression_report(
 
 
 COMPRESSION_FIGURES = (
-    json_key("target", str, "the machine that counted", "after.target.name"),
-    json_key("kernels", str, "the kernel library of the firmware", "after.kernels.name"),
-    json_key("release", str, "the TFLM of the firmware", "after.kernels.release.name"),
+    *machine_keys("after."),
     json_key("gains", bool, "whether anything is compressed", lambda found: bool(found.tensors)),
     *CHANGE_FIGURES,
     json_key("tensors", list[CompressedTensor], "the compressed tensors"),

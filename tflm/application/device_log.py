@@ -14,13 +14,68 @@ from tflm.application.progress import Progress
 from tflm.firmware.arena_causes import Build, builds_that_fit, contained_in, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, DeviceLog, Invokes, Place
 from tflm.graph import multiply_accumulates
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
+from tflm.releases import Commit
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, document_of, json_key, machine_keys
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_profiler import MicroProfiler
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.model import Model
+
+
+class Timed(NamedTuple):
+    """An operator on the device.
+
+    Attributes:
+        subgraph_index: the index of its subgraph.
+        operator_index: its index in the subgraph.
+        operator: its name.
+        runs: the number of its runs in the log.
+        ticks: ticks of the device's clock, the median of its runs.
+        share: its share of the ticks of the first subgraph's operators, from 0 to 1.
+        multiply_accumulates: those of one run; 0 for operators without weights.
+    """
+
+    subgraph_index: int
+    operator_index: int
+    operator: str
+    runs: int
+    ticks: float
+    share: float
+    multiply_accumulates: int
+
+
+class ArenaRow(NamedTuple):
+    """A size in the arena.
+
+    Attributes:
+        part: `total`, `head`, `tail`, or a category of the tail.
+        device_bytes: the size on the device.
+        here_bytes: the size computed here.
+    """
+
+    part: str
+    device_bytes: int
+    here_bytes: int
+
+
+class ArenaFinding(NamedTuple):
+    """The device's arena compared with the computed one.
+
+    Attributes:
+        build: the assumed firmware build.
+        rows: each size that the device reports.
+        equal: whether all are equal.
+        fitting: other builds with the device's sizes, if the assumed build has different ones.
+        another_model: why the device's model cannot be this one; empty otherwise.
+    """
+
+    build: Build
+    rows: list[ArenaRow]
+    equal: bool
+    fitting: list[Build]
+    another_model: str
 
 
 def figures(
@@ -32,38 +87,9 @@ def figures(
         "invokes": invokes.count,
         "operators": rows,
         "other_events": invokes.others,
-        "tags": [
-            {"operator": tag, "ticks": ticks, "multiply_accumulates": work} for tag, ticks, work in _tags(model, log)
-        ],
-        "arena": None if arena is None else _arena_figures(arena),
+        "tags": list(_tags(model, log)),
+        "arena": None if arena is None else document_of(arena, ARENA_FIGURES),
         "failures": log.failures,
-    }
-
-
-def _arena_figures(arena: ArenaFinding) -> dict[str, Any]:
-    return {
-        **_build_figures(arena.build),
-        "rows": arena.rows,
-        "equal": arena.equal,
-        "fitting": [{**_build_figures(build), **_commit_figures(build)} for build in arena.fitting],
-        "another_model": arena.another_model,
-    }
-
-
-def _build_figures(build: Build) -> dict[str, Any]:
-    return {
-        "target": build.target.name,
-        "kernels": build.kernels.name,
-        "release": build.kernels.release.name,
-        "resource_variables": build.resource_variables,
-    }
-
-
-def _commit_figures(build: Build) -> dict[str, Any]:
-    return {
-        "first_commit": build.commits and build.commits.first,
-        "last_commit": build.commits and build.commits.last,
-        "contained_in": _containers(build),
     }
 
 
@@ -74,12 +100,62 @@ def _containers(build: Build) -> list[str]:
     return contained_in(build.commits, library, build.kernels.release.static_memory)
 
 
-def _tags(model: Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
-    """Return ticks and multiply-accumulates of each kind of operator in an invoke of the first subgraph."""
+ARENA_FIGURES = (
+    *machine_keys("build."),
+    json_key("resource_variables", int, "as many as the model names", "build.resource_variables"),
+    json_key("rows", list[ArenaRow], "each size that the device reports"),
+    json_key("equal", bool, "whether all that the device says is so here"),
+    json_key(
+        "fitting",
+        [
+            (
+                *machine_keys(),
+                json_key("resource_variables", int, "capacity for resource variables"),
+                json_key(
+                    "first_commit",
+                    Commit | None,
+                    "if releases were tried: the first commit of TFLM with the same figures",
+                    "commits.first",
+                ),
+                json_key("last_commit", Commit | None, "the last one; the release is this one", "commits.last"),
+                json_key(
+                    "contained_in",
+                    list[str],
+                    "distributions that contain a TFLM between these commits, with the same kernel library",
+                    _containers,
+                ),
+            )
+        ],
+        "if not equal: builds that have the device's figures",
+    ),
+    json_key("another_model", str, "why the device's model can't be this one; empty otherwise"),
+)
+"""The figures of an arena."""
+
+
+class TagTicks(NamedTuple):
+    """All runs of a kind of operator, if the log has sums.
+
+    Attributes:
+        operator: a kind of operator, if the log has sums.
+        ticks: of all its runs.
+        multiply_accumulates: of all of that kind, in one invoke of the first subgraph.
+    """
+
+    operator: str
+    ticks: int
+    multiply_accumulates: int
+
+
+def _tags(model: Model, log: DeviceLog) -> Iterator[TagTicks]:
     main = model.subgraphs[0]
     for tag, ticks in log.ticks_by_tag.items():
         named = (operator for operator in main.operators or () if model.operator_name(operator) == tag)
-        yield tag, ticks, sum(multiply_accumulates(model, main, operator) for operator in named)
+        yield TagTicks(tag, ticks, sum(multiply_accumulates(model, main, operator) for operator in named))
+
+
+TICKS = Figure("ticks", NUMBER, "ticks", ",.0f")
+WORK = Figure("MACs", NUMBER, lambda row: row.multiply_accumulates or None)
 
 
 def reports(
@@ -98,10 +174,10 @@ def reports(
     if log.events:
         yield _time_report(invokes, rows, mhz)
     if log.ticks_by_tag:
-        columns = {"operators": NAME, "ticks": NUMBER, "share": NUMBER, "MACs": NUMBER}
         total = sum(log.ticks_by_tag.values()) or 1
-        cells = ((tag, ticks, f"{ticks / total:.1%}", work or "") for tag, ticks, work in _tags(model, log))
-        yield Report("ticks by kind of operator", [], [Table("", columns, cells)])
+        share = Figure("share", NUMBER, lambda tag: tag.ticks / total, ".1%")
+        columns = (Figure("operators", NAME, "operator"), TICKS._replace(form=""), share, WORK)
+        yield Report("ticks by kind of operator", [], [Table.of("", _tags(model, log), *columns)])
     if arena is not None:
         yield _arena_report(arena)
     for failure in log.failures:
@@ -118,10 +194,10 @@ def _time_report(invokes: Invokes, rows: list[Timed], mhz: float | None) -> Repo
         rows,
         Figure("#", NUMBER, lambda row: f"{row.subgraph_index}:{row.operator_index}".removeprefix("0:")),
         Figure("operator", NAME, "operator"),
-        Figure("ticks", NUMBER, "ticks", ",.0f"),
+        TICKS,
         Figure("us", NUMBER, lambda row: row.ticks / mhz, ",.1f") if mhz else None,
         Figure("share", NUMBER, lambda row: row.share if row.subgraph_index == 0 else None, ".1%"),
-        Figure("MACs", NUMBER, lambda row: row.multiply_accumulates or None),
+        WORK,
         Figure("ticks/MAC", NUMBER, _ticks_per_mac, ".3g"),
     )
     total = sum(row.ticks for row in rows if row.subgraph_index == 0)
@@ -194,60 +270,6 @@ def _commits_in_words(build: Build) -> str:
         words += " without static memory"
     containers = _containers(build)
     return words + (f" (as in {', '.join(containers)})" if containers else "")
-
-
-class Timed(NamedTuple):
-    """An operator on the device.
-
-    Attributes:
-        subgraph_index: the index of its subgraph.
-        operator_index: its index in the subgraph.
-        operator: its name.
-        runs: the number of its runs in the log.
-        ticks: ticks of the device's clock, the median of its runs.
-        share: its share of the ticks of the first subgraph's operators, from 0 to 1.
-        multiply_accumulates: those of one run; 0 for operators without weights.
-    """
-
-    subgraph_index: int
-    operator_index: int
-    operator: str
-    runs: int
-    ticks: float
-    share: float
-    multiply_accumulates: int
-
-
-class ArenaRow(NamedTuple):
-    """A size in the arena.
-
-    Attributes:
-        part: `total`, `head`, `tail`, or a category of the tail.
-        device_bytes: the size on the device.
-        here_bytes: the size computed here.
-    """
-
-    part: str
-    device_bytes: int
-    here_bytes: int
-
-
-class ArenaFinding(NamedTuple):
-    """The device's arena compared with the computed one.
-
-    Attributes:
-        build: the assumed firmware build.
-        rows: each size that the device reports.
-        equal: whether all are equal.
-        fitting: other builds with the device's sizes, if the assumed build has different ones.
-        another_model: why the device's model cannot be this one; empty otherwise.
-    """
-
-    build: Build
-    rows: list[ArenaRow]
-    equal: bool
-    fitting: list[Build]
-    another_model: str
 
 
 def forms_of_an_invoke(model: Model) -> list[list[tuple[Place, str]]]:

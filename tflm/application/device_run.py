@@ -17,12 +17,12 @@ from tflm.application.progress import Progress
 from tflm.application.running import random_inputs
 from tflm.atomic_write import write_atomically
 from tflm.device import Device
-from tflm.device.device import NEVER
-from tflm.device.verdict import Arrays, Status, Verdict, compare
+from tflm.device.device import NEVER, Facts
+from tflm.device.verdict import Arrays, Status, Verdict, WrongOperator, compare
 from tflm.errors import FirmwareError
 from tflm.evaluation.runner import inputs_of
 from tflm.firmware.instructions import Calibration, Estimate, estimate
-from tflm.report import NAME, NUMBER, Figure, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, Figure, Report, Table, json_key, machine_keys, with_thousands
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -63,7 +63,7 @@ class DeviceRun(NamedTuple):
     verdict: Verdict
     operators: list[OperatorTicks]
     machine: Machine
-    facts: Any
+    facts: Facts
     predicted_arena_bytes: int | None
 
 
@@ -120,35 +120,28 @@ def _microseconds(verdict: Verdict, ticks_per_second: int) -> list[float | None]
     return found
 
 
-def run_figures(path: Path, run: DeviceRun) -> dict[str, Any]:
-    """The JSON document of a run."""
-    wrong = run.verdict.wrong
-    return {
-        "model": path,
-        "verdict": run.verdict.status.value,
-        "invokes": run.verdict.invokes,
-        "operators_compared": run.verdict.compared,
-        "documented": run.verdict.documented,
-        "wrong": None
-        if wrong is None
-        else {
-            "invoke": wrong.invoke,
-            "operator_index": wrong.operator_index,
-            "operator": wrong.operator,
-            "tensor": wrong.tensor,
-            "overwrites": wrong.overwrites,
-            "element": wrong.element,
-            "expected": wrong.expected.tolist(),
-            "received": None if wrong.received is None else wrong.received.tolist(),
-            "inputs": {name: values.tolist() for name, values in wrong.inputs.items()},
-            "known": wrong.known,
-        },
-        "target": run.machine.target.name,
-        "kernels": run.machine.kernels.name,
-        "predicted_arena_bytes": run.predicted_arena_bytes,
-        "device": run.facts,
-        "operators": run.operators,
-    }
+RUN_FIGURES = (
+    json_key("verdict", Status, "how the device compares with the results computed here", "verdict.status"),
+    json_key("invokes", int, "how many were compared", "verdict.invokes"),
+    json_key(
+        "operators_compared",
+        int,
+        "operators that were compared in each; others have no output of their own in memory",
+        "verdict.compared",
+    ),
+    json_key(
+        "documented",
+        list[str],
+        "what the kernel library is known to do differently, if that explains all differences",
+        "verdict.documented",
+    ),
+    json_key("wrong", WrongOperator | None, "the first operator that is wrong", "verdict.wrong"),
+    *machine_keys("machine.")[:2],
+    json_key("predicted_arena_bytes", int | None, "the arena in use as computed here; null for a model as C"),
+    json_key("device", Facts, "what the device says of itself", "facts"),
+    json_key("operators", list[OperatorTicks], "the times of the operators"),
+)
+"""The figures of a run on a device."""
 
 
 def run_report(run: DeviceRun) -> Report:

@@ -2,43 +2,63 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from tflm.evaluation import CalibrationReport, Evaluation
-from tflm.report import Report
+from tflm.evaluation import CalibrationReport, Evaluation, TensorRange
+from tflm.evaluation.signal import SignalLoss
+from tflm.report import AnyFloat, Figure, Report, json_key
 
 
-def evaluation_figures(path: Path, found: Evaluation) -> dict[str, Any]:
-    """Return the JSON document of an evaluation; shares are from 0 to 1."""
-    told: dict[str, Any] = {
-        "model": path,
-        "samples": found.count,
-        "left_out": found.left_out,
-        "samples_per_second": found.samples_per_second,
-        "workers": found.workers,
-    }
-    if found.classification is not None:
-        classes = found.classification
-        told |= {
-            "classes": [found.name_of(label) for label in range(len(classes.confusion))],
-            "accuracy": classes.accuracy,
-            "top_k": classes.k,
-            "top_k_accuracy": classes.top_k_accuracy,
-            "confusion": classes.confusion.tolist(),
-            "recall": classes.recall.tolist(),
-            "auc": classes.auc,
-        }
-    if found.difference is not None:
-        worst = [{"sample": sample, "squared_error": error} for sample, error in found.difference.worst]
-        told |= {**difference_figures(found), "worst": worst, "signal": found.signal}
-    return told
+def _of(attribute: str, *figures: Figure) -> tuple[Figure, ...]:
+    """Return the figures of an attribute of an evaluation; without it, its document lacks them."""
+    return tuple(each._replace(value=f"{attribute}.{each.value}", kind=attribute) for each in figures)
 
 
-def difference_figures(found: Evaluation) -> dict[str, Any]:
-    """Return the differences from the reference for JSON; there must be a reference."""
-    names = "changed_answers", "mean_absolute_error", "root_mean_square_error", "largest_error", "signal_to_noise_db"
-    return {name: getattr(found.difference, name) for name in names}
+DIFFERENCE_FIGURES = _of(
+    "difference",
+    json_key(
+        "changed_answers",
+        float | None,
+        "share of answers that are other than the reference's; null for a single number",
+    ),
+    json_key("mean_absolute_error", AnyFloat, "of the real values, compared with the reference"),
+    json_key("root_mean_square_error", AnyFloat, "likewise"),
+    json_key("largest_error", AnyFloat, "likewise"),
+    json_key("signal_to_noise_db", AnyFloat, "power of the reference over that of the differences, in decibels"),
+)
+"""The figures of a comparison with a reference."""
+
+WORST_FIGURES = (
+    json_key("sample", int, "number of a sample that differs most", lambda pair: pair[0]),
+    json_key("squared_error", AnyFloat, "its mean squared difference", lambda pair: pair[1]),
+)
+
+EVALUATION_FIGURES = (
+    json_key("samples", int, "samples in the results", "count"),
+    json_key("left_out", list[str], "names and reasons of samples that could not be run"),
+    json_key("samples_per_second", float, "samples per second of this run; 0 if the results file had them all"),
+    json_key("workers", int, "how many ran at once"),
+    json_key("classes", list[str], "names of the classes, by label", "class_names")._replace(kind="classification"),
+    *_of(
+        "classification",
+        json_key("accuracy", float, "share of samples that are classified correctly"),
+        json_key("top_k", int, "the k of the next", "k"),
+        json_key("top_k_accuracy", float, "share of samples whose class is among the k best"),
+        json_key("confusion", list[list[int]], "for each class, how often its samples were taken for each class"),
+        json_key("recall", list[AnyFloat], 'of each class; "NaN" if it has no sample'),
+        json_key(
+            "auc", float | None, "area under the ROC curve; null without scikit-learn, or if a class has no sample"
+        ),
+    ),
+    *DIFFERENCE_FIGURES,
+    *_of("difference", json_key("worst", [WORST_FIGURES], "the samples that differ most")),
+    json_key("signal", list[SignalLoss], "signal loss, operator by operator")._replace(kind="difference"),
+)
+"""The figures of an evaluation; shares are from 0 to 1."""
+
+CALIBRATION_FIGURES = (
+    json_key("samples", int, "samples that were run", "count"),
+    json_key("tensors", list[TensorRange], "the ranges of the tensors"),
+)
+"""The figures of a calibration."""
 
 
 def evaluation_report(found: Evaluation) -> Report:

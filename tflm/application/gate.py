@@ -12,12 +12,12 @@ from tflm.application.arena import measure
 from tflm.application.checkout import FULL_HASH, Checkout
 from tflm.application.errors import RequestError, described
 from tflm.application.hand_over import continue_within, not_fitting
-from tflm.application.machine import Machine
+from tflm.application.machine import MACHINE_FIGURES, Machine
 from tflm.application.models import load_model, require_local
 from tflm.errors import TflmError
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.verdict import Verdict, verdict_of, within_budget
-from tflm.report import NUMBER, TEXT, Report, Table
+from tflm.report import NUMBER, TEXT, Report, Table, document_of
 from tflm.schema.model import Model
 
 HASH_DIGITS = 7
@@ -116,10 +116,7 @@ def _verdict(path: Path, model: Model, size: Size, machine: Machine, budget: int
 def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base: str | None) -> dict[str, Any]:
     """Return the JSON document; sizes in bytes."""
     return {
-        "target": machine.target.name,
-        "kernels": machine.kernels.name,
-        "release": machine.kernels.release.name,
-        "board": None if machine.board is None else machine.board.name,
+        **document_of(machine, MACHINE_FIGURES),
         "budget_bytes": budget,
         "base": base,
         "models": models,

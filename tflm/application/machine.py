@@ -11,6 +11,7 @@ from tflm.application.models import bytes_from
 from tflm.errors import ArgumentError
 from tflm.libraries import REFERENCE, KernelLibrary, library_for
 from tflm.releases import Releases
+from tflm.report import json_key, machine_keys
 from tflm.runtime.micro_allocator import Planner
 from tflm.schema.model import Model
 from tflm.targets import Target
@@ -69,6 +70,16 @@ class Machine(NamedTuple):
     def place(self) -> str:
         """The board's name, or the target's if no board was chosen."""
         return self.target.name if self.board is None else self.board.name
+
+
+TARGET_FIGURES = machine_keys()
+"""The names of a target, its kernels and their release."""
+
+MACHINE_FIGURES = (
+    *TARGET_FIGURES,
+    json_key("board", str | None, "the board; null without `--board`", "board.name"),
+)
+"""The names of a machine, with those of its board."""
 
 
 def target_from(name: str) -> Target:

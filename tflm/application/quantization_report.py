@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tflm.application.flash_report import firmware_flash_bytes
-from tflm.application.machine import Machine
+from tflm.application.machine import TARGET_FIGURES, Machine
 from tflm.evaluation.signal import SIGNAL_FIGURES, SignalLoss
 from tflm.firmware.device_check import DeviceFinding
 from tflm.quantization import QuantizedModel
@@ -70,9 +70,7 @@ def quantization_figures(
     """Return the JSON document of a quantization."""
     return {
         "model": path,
-        "target": machine.target.name,
-        "kernels": machine.kernels.name,
-        "release": machine.kernels.release.name,
+        **document_of(machine, TARGET_FIGURES),
         **document_of(found, QUANTIZATION_FIGURES),
         "firmware_flash_bytes_before": flash.before,
         "firmware_flash_bytes": flash.after,

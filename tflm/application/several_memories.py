@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tflm.application.compile_options import pairs_from
 from tflm.application.errors import OptionError
 from tflm.application.export import buffers_in
-from tflm.application.machine import Machine
+from tflm.application.machine import MACHINE_FIGURES, Machine
 from tflm.application.memories import memory_of
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
@@ -19,7 +19,7 @@ from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan
-from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, short_size, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table, document_of, short_size, with_thousands
 from tflm.runtime.micro_measurement import covered_bytes, measure_arena
 from tflm.runtime.micro_measurement_report import drawn_figures
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -231,10 +231,7 @@ def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: 
     """Return the JSON document."""
     return {
         "model": str(path),
-        "target": machine.target.name,
-        "kernels": machine.kernels.name,
-        "release": machine.kernels.release.name,
-        "board": None if machine.board is None else machine.board.name,
+        **document_of(machine, MACHINE_FIGURES),
         "memories": [asdict(share) for share in plan.memories],
         "buffers": placed_buffers(plan),
         "arena_bytes": plan.arena_bytes,

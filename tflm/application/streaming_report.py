@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tflm.application.evaluation_report import difference_figures
+from tflm.application.evaluation_report import DIFFERENCE_FIGURES
 from tflm.application.machine import Machine
 from tflm.evaluation import Evaluation
 from tflm.report import NUMBER, TEXT, Figure, Report, Table, document_of, json_key, with_thousands
@@ -30,6 +30,12 @@ STREAM_FIGURES = (
 )
 """The figures of a streaming model; sizes in bytes."""
 
+COMPARED_FIGURES = (
+    json_key("samples", int, "windows of `--inputs`", "count")._replace(kind="difference"),
+    *DIFFERENCE_FIGURES,
+)
+"""The figures of a comparison with the original, which is the reference."""
+
 
 def streaming_figures(
     path: Path,
@@ -44,7 +50,7 @@ def streaming_figures(
         "minimum_arena_bytes": after.minimum_arena_bytes,
         "target": after.target.name,
     }
-    difference = {} if compared is None else {"samples": compared.count, **difference_figures(compared)}
+    difference = {} if compared is None else document_of(compared, COMPARED_FIGURES)
     return {"model": path, **document_of(streamed, STREAM_FIGURES), **arenas, **difference}
 
 

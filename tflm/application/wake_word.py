@@ -12,63 +12,13 @@ from typing import Any, NamedTuple
 from tflm.application.errors import RequestError
 from tflm.atomic_write import replace_file
 from tflm.firmware.wake_word import Need, size_for_all
-from tflm.report import NUMBER, TEXT, Figure, Report, Table, with_thousands
+from tflm.report import NUMBER, TEXT, Figure, Report, Table, document_of, json_key, with_thousands
 
 
 def figures(model: Path, target: str, needs: list[Need]) -> dict[str, Any]:
     """Return the JSON document."""
-    return {
-        "model": model,
-        "target": target,
-        "tensor_arena_size": size_for_all(needs),
-        "releases": [_figures(need) for need in needs],
-    }
-
-
-def _figures(need: Need) -> dict[str, Any]:
-    return {
-        "first_esphome": need.first_esphome,
-        "last_esphome": need.last_esphome or None,
-        "esp_tflite_micro": need.component,
-        "esp_nn": need.esp_nn,
-        "pinned": need.is_pinned,
-        "tensor_arena_size": need.tensor_arena_size,
-        "refused": need.refused,
-        "findings": _findings(need),
-    }
-
-
-def manifest_figures(manifest: Manifest, size: int | None, written: bool) -> dict[str, Any]:
-    """Return the JSON document of a manifest.
-
-    Args:
-        size: the `tensor_arena_size` that is needed; None if there is none.
-        written: whether it is written.
-    """
-    return {
-        "path": manifest.path,
-        "tensor_arena_size": manifest.size,
-        "enough": manifest.size is not None and size is not None and manifest.size >= size,
-        "written": written and size is not None,
-    }
-
-
-def manifest_notes(manifest: Manifest, size: int | None, written: bool) -> Iterator[str]:
-    """Describe the same in notes."""
-    has = "no tensor_arena_size" if manifest.size is None else f"tensor_arena_size {manifest.size:,}"
-    if size is None:
-        return
-    if manifest.size is None or manifest.size < size:
-        yield (
-            f"{manifest.path} had {has}: with less than {size:,}, the model fails to load, and ESPHome logs that its "
-            "tensors cannot be allocated."
-        )
-    elif manifest.size > size:
-        yield f"{manifest.path} had {has}: {manifest.size - size:,} bytes of RAM more than the model needs."
-    else:
-        yield f"{manifest.path} had {has}, which is exact."
-    if written:
-        yield f"wrote tensor_arena_size {size:,} to {manifest.path}; the rest of the file is unchanged."
+    sizes = {"tensor_arena_size": size_for_all(needs), "releases": [document_of(need, NEED_FIGURES) for need in needs]}
+    return {"model": model, "target": target, **sizes}
 
 
 def _findings(need: Need) -> list[str]:
@@ -80,17 +30,38 @@ def _esphome_versions(need: Need) -> str:
     return f"{need.first_esphome} to {need.last_esphome}" if need.last_esphome else f"{need.first_esphome} on"
 
 
+def _versions(need: Need) -> str:
+    first, last = need.esp_nn[0], need.esp_nn[-1]
+    return first if first == last else f"{first} to {last}"
+
+
+NEED_FIGURES = (
+    Figure("ESPHome", TEXT, _esphome_versions),
+    json_key("first_esphome", str, "the first release of ESPHome"),
+    json_key("last_esphome", str | None, "the last one; null if it is the newest known one"),
+    Figure("esp-tflite-micro", TEXT, "component").as_key(
+        str, "the version of esp-tflite-micro that they have", "esp_tflite_micro"
+    ),
+    Figure("ESP-NN", TEXT, _versions),
+    json_key("esp_nn", list[str], "versions of ESP-NN that need the same size"),
+    json_key(
+        "pinned",
+        bool,
+        "whether ESPHome names the version of ESP-NN; otherwise it is the newest when a firmware is built",
+        "is_pinned",
+    ),
+    Figure("tensor_arena_size", NUMBER, lambda need: need.tensor_arena_size or "refused"),
+    json_key("tensor_arena_size", int | None, "the smallest that works there; null if the model is rejected"),
+    json_key("refused", str, "why it is refused; empty otherwise"),
+    Figure("known issues", TEXT, lambda need: ", ".join(_findings(need))),
+    json_key("findings", list[str], "what else behaves differently there: operator and effect", _findings),
+)
+"""The figures of a group of releases; sizes in bytes."""
+
+
 def report(title: str, target: str, needs: list[Need]) -> Report:
     """Report a row for each group of releases."""
-    table = Table.of(
-        "",
-        needs,
-        Figure("ESPHome", TEXT, _esphome_versions),
-        Figure("esp-tflite-micro", TEXT, "component"),
-        Figure("ESP-NN", TEXT, _versions),
-        Figure("tensor_arena_size", NUMBER, lambda need: need.tensor_arena_size or "refused"),
-        Figure("known issues", TEXT, lambda need: ", ".join(_findings(need))),
-    )
+    table = Table.of("", needs, *NEED_FIGURES)
     size = size_for_all(needs)
     notes = [
         "If several versions of ESP-NN are listed, ESPHome uses the newest one when a firmware is built.",
@@ -102,11 +73,6 @@ def report(title: str, target: str, needs: list[Need]) -> Report:
         ("works in all of these releases", "nothing" if size is None else f"tensor_arena_size {with_thousands(size)}")
     ]
     return Report(f"{title} in ESPHome's micro_wake_word on {target}", facts, [table], notes)
-
-
-def _versions(need: Need) -> str:
-    first, last = need.esp_nn[0], need.esp_nn[-1]
-    return first if first == last else f"{first} to {last}"
 
 
 SECTION, KEY = "micro", "tensor_arena_size"
@@ -156,6 +122,52 @@ class Manifest:
             OSError: the file can't be written; it is left unchanged.
         """
         replace_file(self.path, self.with_size(size).encode())
+
+
+class ManifestUpdate(NamedTuple):
+    """A manifest, and the size that its model needs.
+
+    Attributes:
+        manifest: as it was read.
+        size: the `tensor_arena_size` that is needed; None if there is none.
+        written: whether it was written.
+    """
+
+    manifest: Manifest
+    size: int | None
+    written: bool
+
+    @property
+    def enough(self) -> bool:
+        """Whether the model can be loaded with the size that the manifest had."""
+        return self.size is not None and self.manifest.size is not None and self.manifest.size >= self.size
+
+    def notes(self) -> Iterator[str]:
+        """Describe the update in notes."""
+        path, had, size = self.manifest.path, self.manifest.size, self.size
+        has = "no tensor_arena_size" if had is None else f"tensor_arena_size {had:,}"
+        if size is None:
+            return
+        if had is None or had < size:
+            yield (
+                f"{path} had {has}: with less than {size:,}, the model fails to load, and ESPHome logs that its "
+                "tensors cannot be allocated."
+            )
+        elif had > size:
+            yield f"{path} had {has}: {had - size:,} bytes of RAM more than the model needs."
+        else:
+            yield f"{path} had {has}, which is exact."
+        if self.written:
+            yield f"wrote tensor_arena_size {size:,} to {path}; the rest of the file is unchanged."
+
+
+MANIFEST_FIGURES = (
+    json_key("path", str, "the file", "manifest.path"),
+    json_key("tensor_arena_size", int | None, "the size that it had before; null if it had none", "manifest.size"),
+    json_key("enough", bool, "whether that was enough"),
+    json_key("written", bool, "whether the needed size was written to it"),
+)
+"""The figures of a manifest."""
 
 
 def read_manifest(path: Path) -> Manifest:

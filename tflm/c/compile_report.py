@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.c import source
 from tflm.c.compile import CompiledModel, CompiledModels, Size
@@ -14,8 +14,7 @@ from tflm.c.instructions import COUNTED_BUILDS, Instructions
 from tflm.c.kernel_choice import Place
 from tflm.c.program import KernelCall, OperatorCode
 from tflm.c.sizes import Build
-from tflm.report import NAME, NUMBER, Figure, Report, Table, with_thousands
-from tflm.schedule.rows import Rows
+from tflm.report import NAME, NUMBER, Figure, Report, Table, document_of, json_key, with_thousands
 
 
 def compile_report(model: CompiledModel) -> Report:
@@ -27,17 +26,14 @@ def compile_report(model: CompiledModel) -> Report:
         *([] if model.warm_up is None else [("warm-up", f"{model.warm_up} invokes after a reset")]),
         ("constants", f"{with_thousands(model.constant_bytes)}"),
     ]
-    if model.code_bytes is not None:
-        for (part, optimization), size in model.code_bytes.items():
-            facts.append((f" kernels, {part} {optimization}", with_thousands(size)))
-    for (part, optimization), size in (model.stack_bounds or {}).items():
-        facts.append((f" stack, {part} {optimization}", f"at most {size:,} B"))
+    facts += [(f" kernels, {build}", with_thousands(size)) for build, size in _by_build(model.code_bytes).items()]
+    facts += [(f" stack, {build}", f"at most {size:,} B") for build, size in _by_build(model.stack_bounds).items()]
     if model.instructions.total is None:
         facts.append(("instructions", _unknown(model.instructions)))
-    for (part, optimization), count in (model.instructions.total or {}).items():
-        facts.append((f" instructions, {part} {optimization}", f"about {count:,} for an invoke"))
-    for stage in model.stages:
-        places = _spans([(0, index) for index in operators_of(model, stage)])
+    for build, count in _by_build(model.instructions.total).items():
+        facts.append((f" instructions, {build}", f"about {count:,} for an invoke"))
+    for stage in stages_work(model):
+        places = _spans([(0, index) for index in stage.operators])
         facts.append(("in bands of rows", f"operators {places}{_share(model, stage)}"))
     return Report(model.name, facts)
 
@@ -92,67 +88,140 @@ def _unknown(instructions: Instructions) -> str:
     return f"unknown: not counted for {', '.join(instructions.unknown)}"
 
 
-def _share(model: CompiledModel, stage: Rows) -> str:
+def _share(model: CompiledModel, stage: StageWork) -> str:
     """Format a stage's share of the instructions."""
-    total, in_stage = model.instructions.total, stage_instructions(model, stage)
-    if not total or not in_stage:
+    total = _by_build(model.instructions.total)
+    if not total or not stage.instructions:
         return ""
     build = next(reversed(total))
-    return f", {in_stage[build] / total[build]:.0%} of the instructions"
+    return f", {stage.instructions[build] / total[build]:.0%} of the instructions"
 
 
-def operators_of(model: CompiledModel, stage: Rows) -> list[int]:
-    """Return the indices of a stage's operators in the model before that was simplified."""
-    return sorted({*model.origins[stage.first : stage.end]})
+class StageWork(NamedTuple):
+    """A stage of a program.
+
+    Attributes:
+        first: the first operator of a stage whose operators take turns.
+        last: the last one.
+        operators: all of them.
+        instructions: instructions of these operators, likewise.
+    """
+
+    first: int
+    last: int
+    operators: list[int]
+    instructions: dict[str, int]
 
 
-def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
-    """Return the instructions of a stage's operators; empty if an operator has no estimate."""
-    known = [model.instructions.operators.get(index) for index in operators_of(model, stage)]
-    found = [each for each in known if each is not None]
-    if len(found) < len(known):
-        return {}
-    return {build: sum(each[build] for each in found) for build in COUNTED_BUILDS}
+def stages_work(model: CompiledModel) -> list[StageWork]:
+    """Return the stages of a program, with operators as numbered in the model before that was simplified."""
+    found = []
+    for stage in model.stages:
+        operators = sorted({*model.origins[stage.first : stage.end]})
+        known = [each for each in map(model.instructions.operators.get, operators) if each is not None]
+        counted = COUNTED_BUILDS if len(known) == len(operators) else ()
+        sums = {build: sum(each[build] for each in known) for build in counted}
+        found.append(StageWork(operators[0], operators[-1], operators, _by_build(sums)))
+    return found
+
+
+TOTAL_FIGURES = (
+    json_key(
+        "instructions",
+        dict[str, int],
+        "instructions of an invoke by formulas, by part and optimization; none if a kernel was not counted",
+        lambda model: _by_build(model.instructions.total),
+    ),
+    json_key("not_counted", list[str], "the kernels that were not counted", "instructions.unknown"),
+)
+"""The instructions of a compiled model."""
+
+MODEL_FIGURES = (
+    json_key("name", str, "the prefix of its functions and files"),
+    json_key("ram_bytes", int, "RAM that the caller supplies, of all memories together"),
+    json_key("ram_alignment", int, "its alignment, in bytes"),
+    json_key(
+        "optimized",
+        [
+            (
+                json_key("optimize", str, "an optimization, speed or ram", lambda pair: pair[0]),
+                json_key("ram_bytes", int, "RAM of the program that it makes", lambda pair: pair[1].ram_bytes),
+                json_key(
+                    "instructions",
+                    int | None,
+                    "instructions of an invoke on a Cortex-M4 with -O2, by formulas; null if a kernel was not counted",
+                    lambda pair: pair[1].instructions,
+                ),
+            )
+        ],
+        "the program of each optimization",
+        lambda model: model.optimized().items(),
+    ),
+    json_key("generated_ram_bytes", int | None, "the same with generated kernels; null without --kernels"),
+    json_key("library_operators", int, "operators that call functions of a kernel library"),
+    json_key(
+        "kept_kernels",
+        [
+            (
+                json_key(
+                    "subgraph",
+                    int,
+                    "the subgraph of an operator that keeps its generated kernel although a library is used",
+                    lambda kept: kept[0][0],
+                ),
+                json_key("index", int, "its index in the subgraph", lambda kept: kept[0][1]),
+                json_key("reason", str, "why", lambda kept: kept[1].reason),
+                json_key(
+                    "ratio",
+                    float | None,
+                    "instructions of the library for each of the generated kernel, by formulas; null if unknown",
+                    lambda kept: kept[1].ratio,
+                ),
+            )
+        ],
+        "operators that keep their generated kernels",
+        lambda model: model.kept_kernels.items(),
+    ),
+    json_key(
+        "warm_up",
+        int | None,
+        "invokes after a reset until the outputs depend on inputs only; null without state that fades",
+    ),
+    json_key("constant_bytes", int, "constants in flash, without the calls' structures"),
+    json_key("stack_bytes", int | None, "the largest of `stack_bounds`; null if a kernel was not measured"),
+    json_key(
+        "stack_bounds",
+        dict[str, int],
+        "bound of an invoke's stack, by part and optimization; none if a kernel was not measured",
+        lambda model: _by_build(model.stack_bounds),
+    ),
+    json_key(
+        "code_bytes",
+        dict[str, int],
+        "code of its kernels, by part and optimization; none if a kernel was not measured",
+        lambda model: _by_build(model.code_bytes),
+    ),
+    *TOTAL_FIGURES,
+    json_key(
+        "operators",
+        [
+            (
+                json_key("index", int, "an operator whose kernels were counted", lambda pair: pair[0]),
+                json_key("instructions", dict[str, int], "its instructions, likewise", lambda pair: _by_build(pair[1])),
+            )
+        ],
+        "the operators whose kernels were counted",
+        lambda model: model.instructions.operators.items(),
+    ),
+    json_key("stages", list[StageWork], "stages whose operators take turns", lambda model: stages_work(model)),
+)
+"""The figures of a compiled model; sizes in bytes."""
 
 
 def compile_figures(paths: Sequence[Path], made: CompiledModels) -> dict[str, Any]:
     """Return the JSON document."""
-    return {"models": [_figures(path, model) for path, model in zip(paths, made.models)], "files": list(made.files)}
-
-
-def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
-    return {
-        "model": path,
-        "name": model.name,
-        "ram_bytes": model.ram_bytes,
-        "ram_alignment": model.ram_alignment,
-        "optimized": [{"optimize": name, **size._asdict()} for name, size in model.optimized().items()],
-        "generated_ram_bytes": model.generated_ram_bytes,
-        "library_operators": model.library_operators,
-        "kept_kernels": [
-            {"subgraph": subgraph, "index": index, "reason": kept.reason, "ratio": kept.ratio}
-            for (subgraph, index), kept in model.kept_kernels.items()
-        ],
-        "warm_up": model.warm_up,
-        "constant_bytes": model.constant_bytes,
-        "stack_bytes": model.stack_bytes,
-        "stack_bounds": _by_build(model.stack_bounds),
-        "code_bytes": _by_build(model.code_bytes),
-        "instructions": _by_build(model.instructions.total),
-        "not_counted": list(model.instructions.unknown),
-        "operators": [
-            {"index": index, "instructions": _by_build(each)} for index, each in model.instructions.operators.items()
-        ],
-        "stages": [
-            {
-                "first": min(operators_of(model, stage)),
-                "last": max(operators_of(model, stage)),
-                "operators": operators_of(model, stage),
-                "instructions": _by_build(stage_instructions(model, stage)),
-            }
-            for stage in model.stages
-        ],
-    }
+    models = [{"model": path, **document_of(model, MODEL_FIGURES)} for path, model in zip(paths, made.models)]
+    return {"models": models, "files": list(made.files)}
 
 
 @dataclass(frozen=True)
@@ -191,7 +260,11 @@ def operators_work(model: CompiledModel) -> list[OperatorWork]:
     ]
 
 
-def work_report(model: CompiledModel) -> Report:
+PROGRAM_FIGURES = (json_key("ram_bytes", int, "RAM of the program"), *TOTAL_FIGURES)
+"""The figures of a program besides its operators' work."""
+
+
+def work_report(model: CompiledModel, works: list[OperatorWork]) -> Report:
     """The instructions of each operator's kernels in a compiled model."""
     facts = [("RAM", with_thousands(model.ram_bytes))]
     if model.instructions.total is None:
@@ -201,7 +274,7 @@ def work_report(model: CompiledModel) -> Report:
     last = " ".join(COUNTED_BUILDS[-1])
     table = Table.of(
         "",
-        operators_work(model),
+        works,
         Figure("#", NUMBER, "index"),
         Figure("operator", NAME, "operator"),
         *(Figure(build[1], NUMBER, _counted(build)) for build in COUNTED_BUILDS),
@@ -217,17 +290,6 @@ def _counted(build: Build) -> Callable[[OperatorWork], int | None]:
 
 def _part(count: int | None, total: int | None) -> float | None:
     return None if count is None or not total else count / total
-
-
-def work_figures_of(path: Path, model: CompiledModel) -> dict[str, Any]:
-    """Return the JSON document of `work_report`."""
-    return {
-        "model": path,
-        "ram_bytes": model.ram_bytes,
-        "instructions": _by_build(model.instructions.total),
-        "not_counted": list(model.instructions.unknown),
-        "operators": [vars(work) for work in operators_work(model)],
-    }
 
 
 def _by_build(figures: Mapping[Build, int] | None) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.hand_over import fit_or_none, not_fitting
-from tflm.application.machine import MachineOptions
+from tflm.application.machine import MACHINE_FIGURES, MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.cli.output import answer, short
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
@@ -15,6 +15,7 @@ from tflm.firmware.board_report import findings_report
 from tflm.firmware.device_check import check_device
 from tflm.firmware.verdict import verdict_of
 from tflm.releases import NAMES_MOVED, WHEEL
+from tflm.report import document_of
 
 
 def check(
@@ -42,10 +43,7 @@ def check(
     advice = "" if fit is None or fit.fits else not_fitting(model, loaded, machine, fit)
     figures = {
         "model": model,
-        "target": machine.target.name,
-        "kernels": machine.kernels.name,
-        "release": machine.kernels.release.name,
-        "board": None if machine.board is None else machine.board.name,
+        **document_of(machine, MACHINE_FIGURES),
         "fits": None if fit is None else fit.fits,
         "verdict": None if found is None else found.text,
         "answer": None if found is None else found.answer.value,

@@ -10,11 +10,11 @@ import typer
 
 from tflm.application.device_flash import flash_device
 from tflm.application.device_run import (
+    RUN_FIGURES,
     calibration_of,
     overflow_lines,
     random_steps,
     run_device,
-    run_figures,
     run_report,
     verdict_line,
     write_recording,
@@ -34,6 +34,7 @@ from tflm.device.transports import BAUD, serial_ports
 from tflm.device.verdict import Status
 from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of
+from tflm.report import document_of
 
 RANDOM = 3
 """Number of random inputs if none are given."""
@@ -156,7 +157,7 @@ def device(
         if clock is None:
             raise OptionError("the clock is unknown; name it with --mhz, or the board with --board")
         write_atomically(output, calibration_of(run, clock).text().encode())
-    answer(as_json, run_figures(path, run), run_report(run))
+    answer(as_json, {"model": path, **document_of(run, RUN_FIGURES)}, run_report(run))
     if not as_json:
         wrote(*(each for each in (save, output) if each is not None))
     if run.verdict.status is Status.WRONG:

@@ -10,7 +10,12 @@ import typer
 
 import tflm
 from tflm.application.errors import RequestError
-from tflm.application.evaluation_report import calibration_report, evaluation_figures, evaluation_report
+from tflm.application.evaluation_report import (
+    CALIBRATION_FIGURES,
+    EVALUATION_FIGURES,
+    calibration_report,
+    evaluation_report,
+)
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.cli.output import answer, progress_of, wrote
@@ -18,6 +23,7 @@ from tflm.cli.parameters import AsJson, ModelPath
 from tflm.device import connect
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
 from tflm.evaluation.samples import data_set
+from tflm.report import document_of
 
 Inputs = Annotated[
     Path,
@@ -100,7 +106,7 @@ def evaluate(
         write_confusion(confusion, found)
     if worst is not None:
         write_worst(worst, found, data_set(inputs, labels, loaded), loaded)
-    answer(as_json, evaluation_figures(model, found), evaluation_report(found))
+    answer(as_json, {"model": model, **document_of(found, EVALUATION_FIGURES)}, evaluation_report(found))
     if not as_json:
         wrote(*(path for path in (confusion, worst, results) if path is not None))
 
@@ -123,7 +129,6 @@ def calibrate_report(
     found = tflm.calibrate_report(load_model(model), inputs, limit=limit)
     if picture is not None:
         write_ranges(picture, found)
-    figures = {"model": model, "samples": found.count, "tensors": found.tensors}
-    answer(as_json, figures, calibration_report(found))
+    answer(as_json, {"model": model, **document_of(found, CALIBRATION_FIGURES)}, calibration_report(found))
     if picture is not None and not as_json:
         wrote(picture)

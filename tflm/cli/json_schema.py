@@ -23,6 +23,7 @@ from enum import Enum
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 
+import numpy.typing as npt
 import typer
 
 from tflm.application.errors import OptionError
@@ -35,7 +36,15 @@ VERSION = 1
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
-TYPE_NAMES = {str: "string", int: "integer", float: "number", AnyFloat: "float", bool: "boolean", Any: "any"}
+TYPE_NAMES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    AnyFloat: "float",
+    bool: "boolean",
+    Any: "any",
+    npt.NDArray[Any]: "any",
+}
 """JSON types by Python type."""
 
 
@@ -133,10 +142,12 @@ def _keys(document: str, path: str, hint: Any, meaning: str) -> Iterator[Key]:
 def _keys_of_figure(document: str, path: str, figure: Figure) -> Iterator[Key]:
     """Yield the key of a figure at a path, or the keys inside it; it is optional if only some records have it."""
     first, *others = _keys(document, path, figure.hint, figure.meaning)
-    if figure.kind is not None and first.path != path:
-        yield Key(document, f"{path}?", "object[]" if first.path.startswith(f"{path}[]") else "object", figure.meaning)
-    elif figure.kind is not None:
-        first = first._replace(path=f"{path}?")
+    mark = "" if figure.kind is None else "?"
+    if first.path == path:
+        first = first._replace(path=path + mark)
+    elif mark or not first.path.endswith("*"):
+        kind = "object[]" if first.path.startswith(f"{path}[]") else "object"
+        yield Key(document, path + mark, kind, figure.meaning)
     yield from (first, *others)
 
 

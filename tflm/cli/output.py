@@ -129,7 +129,7 @@ def print_json(figures: Any) -> None:
 
 
 def plain(figures: Any) -> Any:
-    """Convert figures to JSON types: records to objects, members of enums to values, complex numbers to lists."""
+    """Convert figures to JSON types: records to objects, members of enums to values, arrays to lists."""
     if dataclasses.is_dataclass(figures) or hasattr(figures, "_fields"):
         return {key: plain(getattr(figures, key)) for key in json_keys(figures)}
     if isinstance(figures, Enum):
@@ -140,6 +140,8 @@ def plain(figures: Any) -> Any:
         return [plain(value) for value in figures]
     if isinstance(figures, complex):
         return plain([figures.real, figures.imag])
+    if hasattr(figures, "tolist"):
+        return plain(figures.tolist())
     if isinstance(figures, float) and not math.isfinite(figures):
         return "NaN" if math.isnan(figures) else "Infinity" if figures > 0 else "-Infinity"
     return str(figures) if isinstance(figures, Path) else figures

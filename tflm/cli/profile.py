@@ -15,6 +15,7 @@ from tflm.application.timing import estimate_report, sum_over_operators, timing_
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, NodeData
 from tflm.firmware.instructions import Calibration, clocked_boards
+from tflm.report import document_of
 
 
 def profile(
@@ -117,7 +118,7 @@ def profile(
 def _profile_program(path: Path, node_data: Path | None, as_json: bool) -> None:
     """Print the instructions of a model's C program."""
     from tflm.c.compile import identifier_of
-    from tflm.c.compile_report import work_figures_of, work_report
+    from tflm.c.compile_report import PROGRAM_FIGURES, operators_work, work_report
     from tflm.c.instructions import COUNTED_BUILDS
 
     loaded = load_model(path)
@@ -129,4 +130,6 @@ def _profile_program(path: Path, node_data: Path | None, as_json: bool) -> None:
         build = COUNTED_BUILDS[-1]
         counts = {(0, index): each[build] for index, each in program.instructions.operators.items()}
         write_node_data(node_data, loaded, {"instructions": counts})
-    answer(as_json, work_figures_of(path, program), work_report(program))
+    works = operators_work(program)
+    figures = {"model": path, **document_of(program, PROGRAM_FIGURES), "operators": works}
+    answer(as_json, figures, work_report(program, works))

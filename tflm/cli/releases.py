@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,7 @@ from tflm.application.errors import OptionError
 from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson
 from tflm.releases import NAMES_MOVED, TODAY, Distribution, distributions, history
-from tflm.report import NAME, TEXT, Figure, Report, Table
+from tflm.report import NAME, TEXT, Figure, Report, Table, document_of, json_key
 
 
 def releases(
@@ -35,40 +35,41 @@ def releases(
         "first_commit": first,
         "last_commit": last,
         "default": TODAY.name,
-        "releases": [_figures(version) for version in shown],
+        "releases": [document_of(version, RELEASE_FIGURES) for version in shown],
     }
     answer(as_json, figures, _report(shown))
 
 
+WORDS = {True: "yes", False: "no", None: "as the project says"}
+
+
+def _commit_date(version: Distribution) -> str:
+    return dict(history())[version.commit]
+
+
+RELEASE_FIGURES = (
+    Figure("name", NAME, "name").as_key(str, "name of the distribution"),
+    Figure("version", TEXT, "version").as_key(str, "its version"),
+    Figure("of", TEXT, "date").as_key(str | None, "the day of that version, if known"),
+    Figure("TFLM", TEXT, "commit").as_key(str, "the commit of TFLM that its tree equals"),
+    Figure("of ", TEXT, _commit_date).as_key(str, "the day of the commit", "commit_date"),
+    Figure("static memory", TEXT, lambda version: WORDS[version.static_memory]),
+    json_key(
+        "static_memory",
+        bool | None,
+        "whether it is built with `TF_LITE_STATIC_MEMORY`; null if the project that uses it decides",
+    ),
+    Figure("kernels", TEXT, lambda version: version.kernels or "its own"),
+    json_key("kernels", str | None, "the kernel library that it comes with; null for one of its own"),
+)
+"""The figures of a version of a distribution."""
+
+
 def _report(shown: list[Distribution]) -> Report:
-    dates = dict(history())
-    words = {True: "yes", False: "no", None: "as the project says"}
-    table = Table.of(
-        "",
-        shown,
-        Figure("name", NAME, "name"),
-        Figure("version", TEXT, "version"),
-        Figure("of", TEXT, "date"),
-        Figure("TFLM", TEXT, "commit"),
-        Figure("of ", TEXT, lambda version: dates[version.commit]),
-        Figure("static memory", TEXT, lambda version: words[version.static_memory]),
-        Figure("kernels", TEXT, lambda version: version.kernels or "its own"),
-    )
+    table = Table.of("", shown, *RELEASE_FIGURES)
     first, last = history()[0], history()[-1]
     note = (
         f"--tflm takes a name with a version, a commit of TFLM's main branch ({first.hash} of {first.date} to "
         f"{last.hash} of {last.date}), or a day; without it, it is {TODAY.name}"
     )
     return Report("", [], [table], [note, NAMES_MOVED])
-
-
-def _figures(version: Distribution) -> dict[str, Any]:
-    return {
-        "name": version.name,
-        "version": version.version,
-        "date": version.date or None,
-        "commit": version.commit,
-        "commit_date": dict(history())[version.commit],
-        "static_memory": version.static_memory,
-        "kernels": version.kernels or None,
-    }

@@ -11,11 +11,12 @@ from tflm.application.errors import CheckFailed, OptionError, RequestError
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
-from tflm.application.wake_word import Manifest, figures, manifest_figures, manifest_notes, read_manifest, report
+from tflm.application.wake_word import MANIFEST_FIGURES, Manifest, ManifestUpdate, figures, read_manifest, report
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName
 from tflm.errors import ArgumentError
 from tflm.firmware.wake_word import needs_in, size_for_all, tensor_arena_sizes
+from tflm.report import document_of
 
 CASES = 64
 """Approximate number of ESP-NN versions over all releases of ESPHome, for the progress bar."""
@@ -62,8 +63,9 @@ def wake_word(
     if described is not None:
         if size is not None and not check:
             described.write(size)
-        told["manifest"] = manifest_figures(described, size, written=not check)
-        shown.notes.extend(manifest_notes(described, size, written=not check))
+        update = ManifestUpdate(described, size, written=size is not None and not check)
+        told["manifest"] = document_of(update, MANIFEST_FIGURES)
+        shown.notes.extend(update.notes())
     answer(as_json, told, shown)
     if described is not None:
         _require_enough(described, size, check)

@@ -52,13 +52,15 @@ class WrongOperator:
 
     Attributes:
         invoke: the number of the invoke, from 0.
-        operator_index, operator: its place in the first subgraph, and its name.
+        operator_index: its index in the first subgraph.
+        operator: its name.
         tensor: name of the tensor that is wrong.
-        overwrites: whether it overwrote that tensor, which another operator had made; if not, it made it.
-        element: index of the first element that differs, in order of memory; None if the tensor could not be read.
-        inputs: its inputs on the device, by name.
-        expected, received: the tensor; `received` is None if it could not be read.
-        known: what is known about the operator with these kernels, as sentences.
+        overwrites: whether it overwrote that tensor, which another operator had made.
+        element: index of the first element that differs; None if the tensor could not be read.
+        expected: the tensor as computed here.
+        received: the tensor of the device; None if it could not be read.
+        inputs: the operator's inputs on the device, by name.
+        known: what is known about the operator with these kernels.
     """
 
     invoke: int
@@ -67,9 +69,9 @@ class WrongOperator:
     tensor: str
     overwrites: bool
     element: int | None
-    inputs: dict[str, Array]
     expected: Array
     received: Array | None
+    inputs: dict[str, Array]
     known: tuple[str, ...]
 
 
@@ -277,9 +279,9 @@ class _Search:
             (main.tensors or [])[tensor].name or str(tensor),
             overwrites,
             None if received is None else first_difference(expected, received),
-            inputs,
             expected,
             received,
+            inputs,
             tuple(known),
         )
 

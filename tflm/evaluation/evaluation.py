@@ -142,6 +142,12 @@ class Evaluation:
         """The name of a class, or its number if it has none."""
         return self.classes[label] if label < len(self.classes) else str(label)
 
+    @property
+    def class_names(self) -> list[str]:
+        """The names of all classes that the model has; there must be labels."""
+        assert self.classification is not None
+        return [self.name_of(label) for label in range(len(self.classification.confusion))]
+
     def tables(self) -> list[Table]:
         """The tables that the command prints."""
         return [table for table in (self._summary(), self._confusion(), self._signal()) if table is not None]
@@ -169,7 +175,7 @@ class Evaluation:
         if self.classification is None:
             return None
         found = self.classification
-        names = [self.name_of(label) for label in range(len(found.confusion))]
+        names = self.class_names
         if len(names) > 20:
             return None
         columns = {"is": NAME, **{f"as {name}": NUMBER for name in names}, "recall": NUMBER}

@@ -65,7 +65,7 @@ def write_confusion(path: Path, found: Evaluation) -> None:
         raise DataError("a confusion matrix needs labels")
     counts = found.classification.confusion
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True, dtype=np.int64), 1)
-    names = [printable(found.name_of(label)) for label in range(len(counts))]
+    names = [printable(name) for name in found.class_names]
     side = max(4.0, 0.5 * len(names) + 2)
     with _drawing(path, side, side) as axes:
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)

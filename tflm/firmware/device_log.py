@@ -34,7 +34,12 @@ USED = re.compile(r"arena_used_bytes\D{0,8}(\d{1,20})", re.IGNORECASE)
 
 
 class Event(NamedTuple):
-    """A timed event, such as an operator's run, in ticks of the device's clock."""
+    """A timed event, such as an operator's run.
+
+    Attributes:
+        tag: its name.
+        ticks: its duration, in ticks of the device's clock.
+    """
 
     tag: str
     ticks: int
@@ -56,7 +61,12 @@ class DeviceArena:
 
 
 class Failure(NamedTuple):
-    """A line that reports a failure, with advice."""
+    """A failure.
+
+    Attributes:
+        line: the line that reports the failure.
+        advice: what to do about it.
+    """
 
     line: str
     advice: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tflm.libraries import REFERENCE
 from tflm.planning.improved_model import ImprovedModel, SeparateMemories
 from tflm.planning.operator_order import OperatorOrder
-from tflm.report import NUMBER, Figure, Report, json_key, sizes_of
+from tflm.report import NUMBER, Figure, Report, json_key, machine_keys, sizes_of
 from tflm.runtime.micro_measurement_report import ArenaMeasurement, picture
 from tflm.targets import Target
 
@@ -66,9 +66,7 @@ class ModelPlan(ImprovedModel):
 
 
 PLAN_FIGURES = (
-    json_key("target", str, "the machine that was planned for", "target.name"),
-    json_key("kernels", str, "the kernel library that was planned for", "after.kernels.name"),
-    json_key("release", str, "the TFLM that it is built into", "after.kernels.release.name"),
+    *machine_keys("after."),
     Figure("head planned by TFLM", NUMBER, "greedy_head_bytes").as_key(int, "the head planned by TFLM"),
     Figure("head with this plan", NUMBER, "head_bytes").as_key(int, "the head with this plan"),
     json_key("head_bytes_before", int, "the head with the plan that the model had, if any", "before.head_bytes"),

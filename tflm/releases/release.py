@@ -27,7 +27,12 @@ LATER = (WHEEL_SOURCE,)
 
 
 class Commit(NamedTuple):
-    """A commit: nine digits of its hash, and its day, such as 2023-06-15."""
+    """A commit of TFLM's main branch.
+
+    Attributes:
+        hash: its hash in nine digits.
+        date: its day, such as 2023-06-15.
+    """
 
     hash: str
     date: str

@@ -8,7 +8,19 @@ from typing import Any, Literal
 
 from tflm.libraries import KernelLibrary
 from tflm.memory.buffer import Buffer
-from tflm.report import NAME, NUMBER, TEXT, Change, Figure, Report, Table, document_of, json_key, with_thousands
+from tflm.report import (
+    NAME,
+    NUMBER,
+    TEXT,
+    Change,
+    Figure,
+    Report,
+    Table,
+    document_of,
+    json_key,
+    machine_keys,
+    with_thousands,
+)
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.targets import Target
 
@@ -140,8 +152,7 @@ ARENA_SIZES = (
 """The sizes of a measurement, in bytes."""
 
 MEASUREMENT_FIGURES = (
-    json_key("target", str, "the machine of this measurement", "target.name"),
-    json_key("kernels", str, "the kernel library of this measurement", "kernels.name"),
+    *machine_keys()[:2],
     *ARENA_SIZES,
     json_key("npu_bytes", int, "the part of the head that Vela laid out for an Ethos-U"),
     json_key("temp_bytes", int, "how far temp memory reaches from the start while operators prepare"),
