@@ -28,6 +28,7 @@ from faults import (
 )
 from faults import Test as Entry
 
+from tflm.boards.table import boards
 from tflm.compiler.calls import is_available
 from tflm.runtime.host_placement import _colliding
 from tflm.targets import align_down, align_up
@@ -266,6 +267,26 @@ def test_functions_are_recorded_after_a_test_that_stops_tracing(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", STOPS_TRACING], check=True, env=variables, cwd=ROOT)
     (recorded,) = (path.read_text() for path in tmp_path.iterdir())
     assert f"=second\ntargets.py:{align_up.__code__.co_firstlineno}\n" in recorded
+
+
+READS_A_TABLE_TWICE = """
+import os, sys
+sys.path.insert(0, "tools")
+import fault_recorder
+from tflm.boards.table import boards
+for test in ("first", "second"):
+    os.environ["PYTEST_CURRENT_TEST"] = f"{test} (call)"
+    fault_recorder.recorder.begin()
+    boards()
+"""
+
+
+def test_functions_whose_results_are_cached_are_recorded_of_each_test(tmp_path: Path) -> None:
+    variables = {**os.environ, RECORD: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", READS_A_TABLE_TWICE], check=True, env=variables, cwd=ROOT)
+    (recorded,) = (path.read_text() for path in tmp_path.iterdir())
+    line = boards.__wrapped__.__code__.co_firstlineno
+    assert recorded.count(f"boards/table.py:{line}\n") == 2
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])

@@ -33,6 +33,9 @@ COMPILED = tuple(
 )
 """Folders of kernels, of the functions that they call, and of their loader."""
 
+KEEPS_RESULTS = ("tflm.c.", "tflm.compiler.", "tflm.delegates.", "tflm.testing.")
+"""Packages whose cached functions run once for all tests: translations and strategies take long to make again."""
+
 UNSEEN, SAW = "_recorder_unseen", "_recorder_saw"
 """The globals of a module with the functions that no test has run yet, and with the method that reports one."""
 
@@ -43,6 +46,7 @@ class Recorder:
     def __init__(self, folder: str):
         self._folder = folder
         self._modules: list[bytearray] = []
+        self._caches: list[Any] = []
         self._start()
         os.register_at_fork(after_in_child=self._start)
         sys.meta_path.insert(0, Finder(self))
@@ -54,8 +58,10 @@ class Recorder:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was seen: another test begins."""
+        """Forget what was seen, and what is cached, which only the first test would make: another test begins."""
         self._seen: set[Any] = set()
+        for cached in self._caches:
+            cached.cache_clear()
         for unseen in self._modules:
             unseen[:] = b"\1" * len(unseen)
 
@@ -77,6 +83,11 @@ class Recorder:
             self.write(f"{path[len(PACKAGE) :]}:{lines[function]}")
 
         vars(module).update({UNSEEN: unseen, SAW: saw})
+
+    def clear(self, module: ModuleType) -> None:
+        """Run the cached functions of a module anew in each test."""
+        if not module.__name__.startswith(KEEPS_RESULTS):
+            self._caches += [value for value in vars(module).values() if hasattr(value, "cache_clear")]
 
     def saw_kernel(self, kernel: Any) -> None:
         """A test asks for a kernel's machine code."""
@@ -144,6 +155,7 @@ class Loader(importlib.machinery.SourceFileLoader):
         exec(code, vars(module))
         for name, report in REPORTS.get(module.__name__, {}).items():
             setattr(module, name, report(self._recorder, getattr(module, name)))
+        self._recorder.clear(module)
 
 
 def _add_reports(tree: ast.Module) -> list[int]:
