@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tflm import ArgumentError
 from tflm.boards import boards, by_name, chips, is_guess
-from tflm.boards.names import _key, with_words
+from tflm.boards.names import MAX_LISTED, _key, with_words
 
 ALIASES = [(alias, board.name) for board in boards().values() for alias in (*board.aliases, board.name)]
 
@@ -199,6 +199,13 @@ def test_an_unknown_name_gets_the_three_nearest() -> None:
     suggested = str(caught.value).split("?")[0].split("mean ")[1].split(" or ")
     assert len(suggested) == 3
     assert "'esp32-s3-eye'" in suggested
+
+
+def test_of_many_boards_with_these_words_only_some_are_listed() -> None:
+    assert len(with_words(["bare", "chip"])) > MAX_LISTED
+    with pytest.raises(ArgumentError, match="did you mean ") as caught:
+        by_name("bare chip")
+    assert str(caught.value).split("?")[0].count(" or ") == MAX_LISTED - 1
 
 
 WORDS = st.sampled_from([":", "::", "/", "@", " ", "nano33ble", "arduino", "mbed_nano", "pico", "nrf52840", "x"])

@@ -467,6 +467,15 @@ def test_an_arena_too_large_for_an_array_is_on_the_heap(compiler: str, tmp_path:
     assert syntax_check(compiler, tmp_path) == 2
 
 
+@pytest.mark.parametrize("arena", [1_000, 290_000, 1 << 20], ids=["array", "heap", "PSRAM"])
+def test_the_readme_of_a_project_names_what_places_its_arena(arena: int) -> None:
+    files = on_esp(arena)
+    macros = re.findall(r"#define (\w+_MEMORY)", files["main/arena_size.h"])
+    assert re.findall(r"`(\w+_MEMORY)`", files["README.md"]) == macros
+    assert ("## Where the arena is" in files["README.md"]) == bool(macros) == (arena == 1 << 20)
+    assert ("## The heap" in files["README.md"]) == ("heap_caps" in files["main/main.cc"]) == (arena == 290_000)
+
+
 # --- Start-up code, under emulation -------------------------------------------------------------------------------
 
 FIRMWARE = """
