@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import re
+import subprocess
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from differential import run
+from test_public_defaults import PACKAGE, paths_of_declarations
 
 import tflm
+from tflm import bounded_reading
+from tflm.application import checkout, models
 from tflm.application.models import bytes_from
 from tflm.compat.tflite_micro import runtime
-from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, ModelBuilder, Padding, TensorType
+from tflm.evaluation import input_files, metrics
+from tflm.schema import (
+    BuiltinOperator,
+    Conv2DOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    Padding,
+    TensorType,
+    c_array,
+)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +143,133 @@ def test_scratch_memory_is_held_while_its_operator_runs() -> None:
         for other in measured.buffers:
             if other is not buffer and other.first_use <= 1 <= other.last_use:
                 assert other.offset + other.bytes <= buffer.offset or buffer.offset + buffer.bytes <= other.offset
+
+
+# --- Both sides of every limit ---------------------------------------------------------------------------------------
+
+LIMIT = 200
+"""What the limit under test is set to."""
+
+
+def file_of(folder: Path, size: int, head: bytes = b"") -> Path:
+    """A file of so many bytes."""
+    path = folder / "file"
+    path.write_bytes(head + bytes(size - len(head)))
+    return path
+
+
+def standard_input(monkeypatch: pytest.MonkeyPatch, size: int) -> Path:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"\n" * size)))
+    return models.STANDARD_INPUT
+
+
+def sound(folder: Path, size: int) -> Path:
+    """A WAV file of so many bytes, one a sample."""
+    path = folder / "sound.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(1)
+        file.setframerate(16000)
+        file.writeframes(bytes(size - 44))
+    assert path.stat().st_size == size
+    return path
+
+
+def samples(folder: Path, count: int) -> Path:
+    """An array of so many samples of one byte."""
+    np.save(folder / "in.npy", np.zeros((count, 1), np.int8))
+    return folder / "in.npy"
+
+
+def scores(classes: int) -> np.ndarray:
+    """The record of a sample of class 0, with scores of so many classes."""
+    record = np.zeros(1, [("ran", "?"), ("label", "<i8"), ("output0", np.int8, (1, classes))])
+    record["ran"] = True
+    return record
+
+
+def from_commit(folder: Path, size: int) -> None:
+    """Read a file of so many bytes from a commit."""
+    path = file_of(folder, size)
+    for words in ("init -q", "add file", "-c user.name=a -c user.email=a@b commit -qm a"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    assert checkout.Checkout(path).file_at(path, "HEAD") == bytes(size)
+
+
+INPUT = SimpleNamespace(data=np.zeros((1,), np.int8), name="x")
+REFUSED: dict[str, Callable[[Path, pytest.MonkeyPatch, int], object]] = {
+    "tflm.schema.c_array.MAX_TEXT_BYTES": lambda folder, patch, size: c_array.model_in_c(memoryview(b" " * size)),
+    "tflm.bounded_reading.MAX_TEXT_BYTES": lambda folder, patch, size: bounded_reading.read_text(file_of(folder, size)),
+    "tflm.application.models.MAX_TEXT_BYTES": lambda folder, patch, size: models.lines_of_log(
+        standard_input(patch, size)
+    ),
+    "tflm.application.models.MAX_MODEL_BYTES": lambda folder, patch, size: [
+        models.bytes_of_model(standard_input(patch, size)),
+        models.bytes_of_model(file_of(folder, size)),
+    ],
+    "tflm.application.checkout.MAX_MODEL_BYTES": lambda folder, patch, size: from_commit(folder, size),
+    "tflm.evaluation.metrics.MAX_CLASSES": lambda folder, patch, size: metrics.classification(scores(size)),
+    "tflm.evaluation.input_files.MAX_ARRAY_BYTES": lambda folder, patch, size: input_files.stored_array(
+        samples(folder, size)
+    ).read(),
+    "tflm.evaluation.input_files.MAX_STEPS": lambda folder, patch, size: input_files.read_inputs(
+        samples(folder, size), [INPUT]
+    ),
+    "tflm.evaluation.input_files.MAX_SOUND_BYTES": lambda folder, patch, size: input_files.read_sound(
+        sound(folder, size)
+    ),
+}
+"""For each limit of what is read, what reads something of a size."""
+
+ELSEWHERE = {
+    "tflm.schema.c_array.MAX_ARRAYS": "test_other_formats.py",
+    "tflm.schema.reader.MAX_MODEL_BYTES": "test_other_formats.py",
+    "tflm.schema.reader.LARGEST_PLACEHOLDER": "test_other_formats.py",
+    "tflm.schema.model.LARGEST_COPY": "below",
+    "tflm.schema.verifier.LARGEST_SCALE": "test_broken_models.py",
+    "tflm.schema.verifier.MAXIMUM_TENSOR_BYTES": "test_broken_models.py",
+    "tflm.schema.verifier.MAXIMUM_RANK": "test_broken_models.py",
+    "tflm.schema.verifier.MAXIMUM_DEPTH": "test_broken_models.py",
+    "tflm.schema.verifier.MAXIMUM_STEPS": "test_broken_models.py",
+    "tflm.application.stream_run.MAX_COLUMNS": "test_streaming.py",
+}
+"""Other limits, and the tests of both sides."""
+
+
+@pytest.mark.parametrize("limit", REFUSED)
+def test_what_has_the_size_of_a_limit_is_read_and_one_more_is_refused(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit, LIMIT)
+    REFUSED[limit](tmp_path, monkeypatch, LIMIT)
+    more = tmp_path / "more"
+    more.mkdir()
+    with pytest.raises(tflm.TflmError, match=r"200|larger"):
+        REFUSED[limit](more, monkeypatch, LIMIT + 1)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_file_larger_than_the_limit_of_copies_is_mapped(
+    is_mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = relu(4)
+    path = file_of(tmp_path, len(data), data)
+    monkeypatch.setattr("tflm.schema.model.LARGEST_COPY", len(data) - is_mapped)
+    model = tflm.Model.from_file(path)
+    assert bytes(model.data) == data
+    with path.open("r+b") as file:
+        file.write(b"\0")
+    assert (model.data[0] == 0) == is_mapped
+
+
+def test_every_limit_is_walked() -> None:
+    """A limit is a constant that something is compared with."""
+    found = set()
+    for path in paths_of_declarations():
+        module = ".".join(("tflm", *path.relative_to(PACKAGE).with_suffix("").parts))
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        compared = [each for each in nodes if isinstance(each, ast.Compare) and not isinstance(each.ops[0], ast.In)]
+        operands = [each for node in compared for each in (node.left, *node.comparators)]
+        names = [each.id for each in operands if isinstance(each, ast.Name)]
+        found |= {f"{module}.{name}" for name in names if re.match("_?(MAX|LARGEST|LONGEST)", name)}
+    assert found - REFUSED.keys() == ELSEWHERE.keys()

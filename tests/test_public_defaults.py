@@ -93,10 +93,15 @@ def _is_literal(value: ast.expr | None, kinds: tuple[type, ...]) -> bool:
     return bool(constants) and are_all and all(isinstance(each, kinds) for each in constants)
 
 
+def paths_of_declarations() -> list[Path]:
+    """The modules in the folders, and those beside the folders."""
+    return [*PACKAGE.glob("*.py"), *(path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py"))]
+
+
 def all_declarations() -> dict[str, dict[str, str]]:
-    """The literals that the modules in the folders declare, and those beside the folders, by path."""
-    paths = [*PACKAGE.glob("*.py"), *(path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py"))]
-    found = ((path.relative_to(PACKAGE).as_posix(), declarations(path.read_text(encoding="utf-8"))) for path in paths)
+    """The literals that these modules declare, by path."""
+    read = {path: declarations(path.read_text(encoding="utf-8")) for path in paths_of_declarations()}
+    found = ((path.relative_to(PACKAGE).as_posix(), declared) for path, declared in read.items())
     return {path: declared for path, declared in found if declared and path not in OF_THE_SCHEMA}
 
 
