@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ from test_real_models import recorded
 
 import tflm
 from tflm.compiler import background, cache, cached_files, compiler_process, machine_code
-from tflm.compiler.language import Kernel
+from tflm.compiler.language import Emitted, Kernel
 from tflm.delegates import Compiled
 from tflm.testing.operators import OPERATORS
 
@@ -205,6 +206,42 @@ def expected() -> list[bytes]:
 def is_compiled(interpreter: tflm.MicroInterpreter) -> bool:
     """Whether an invoke calls nothing but machine code."""
     return "call_entry" in repr(interpreter._start)
+
+
+class Written(Emitted):
+    """A kernel that needs no numba, of a given name."""
+
+    name = ""
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("requests", "order"),
+    [
+        (["abc", "d"], "dabc"),
+        (["a", "bcd"], "abcd"),
+        (["a", "b"], "ab"),
+        (["abc", "ab"], "abc"),
+        (["abc", "cd"], "dabc"),
+        (["abC", "D"], "DCab"),
+        (["a", "bCd", "E"], "ECabd"),
+    ],
+)
+def test_small_requests_are_compiled_first_and_kernels_without_numba_before_others(
+    requests: list[str], order: str
+) -> None:
+    """A capital letter stands for a kernel that needs no numba."""
+
+    def kernels(names: str) -> list[Any]:
+        return [Written(name) if name.isupper() else types.SimpleNamespace(name=name) for name in names]
+
+    wanted: dict[str, Kernel] = {}
+    with mock.patch.multiple(background, _wanted=wanted, _thread=threading.current_thread()):
+        for names in requests:
+            background.request(kernels(names))
+    assert "".join(wanted) == order
 
 
 def test_an_interpreter_becomes_what_it_would_have_been(gate: Gate) -> None:
