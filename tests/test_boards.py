@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded_reports import RECORDED, require_recorded
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.sdks import sdk_share
+from tflm.boards.sdks import sdk_share, sdks_for
+from tflm.boards.table import chips
 from tflm.firmware.board_fit import (
     BoardFit,
     BoardRefusal,
@@ -35,6 +37,7 @@ from tflm.schema import BuiltinOperator, TensorType
 from tflm.targets import PARTS
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
+BOARDS = RECORDED.with_name("boards.json")
 M4, M55 = tflm.targets.by_name("cortex-m4"), tflm.targets.by_name("cortex-m55")
 
 
@@ -518,3 +521,42 @@ def test_a_model_of_velas_is_exported_and_checked_against_the_board(compiled: Pa
     assert check_device(model, target=M55, kernels="cmsis-nn", board=by_name("alif-e7-he")) == []
     (finding,) = check_device(model, target=M55, kernels="cmsis-nn", board=replace(by_name("alif-e7-he"), npu=""))
     assert finding.stops
+
+
+def rooms(board: Board) -> Iterator[str]:
+    """What an SDK leaves of the memories and the flash of a board, at least and at most, and what it takes."""
+    share = board.share
+    yield board.sdk or "none"
+    for bank, best in zip(board.memories, board.memories_at_best):
+        limits = dict.fromkeys((bank.bytes, best.bytes, board.static_bytes(bank)))
+        yield f"{bank.name}{'*' if bank.is_external else ''} {'-'.join(map(str, limits))}"
+    yield f"data {'+'.join(bank.name for bank in board.sdk_banks)} program {board.program}"
+    if share is not None:
+        yield f"takes {share.ram} {share.startup} {share.stack_bytes} {share.code} {share.constants_bytes}"
+        yield f"{share.how}{' copied' if share.code_in_ram else ''}"
+    yield board.distribution(board.kernels)
+
+
+@pytest.mark.parametrize("table", [boards, chips])
+def test_what_sdks_leave_of_boards_is_as_recorded(table: Callable[[], Mapping[str, Board]]) -> None:
+    for name, board in table().items():
+        of_sdks = [replace(board, sdk=sdk) for sdk in ["", *sdks_for(board.places)]]
+        found = [", ".join(filter(None, rooms(each))) for each in of_sdks]
+        require_recorded(f"{name}, usually with {board.sdk or 'none'}", found, BOARDS, "\n")
+
+
+def test_an_sdk_leaves_as_much_of_a_memory_whatever_it_is_called() -> None:
+    """The memory of an SDK's data is the largest one of the chip, if none has the SDK's name for it."""
+    renamed = 0
+    for board in boards().values():
+        for sdk in sdks_for(board.places):
+            named = replace(board, sdk=sdk)
+            largest = max(named.on_chip_ram, key=lambda bank: bank.bytes)
+            if named.share is not None and named.share.bank == largest.name:
+                ram = tuple(replace(bank, name="mine") if bank == largest else bank for bank in board.ram)
+                found = replace(named, ram=ram)
+                assert [bank.bytes for bank in found.memories] == [bank.bytes for bank in named.memories]
+                static = [board.static_bytes(bank) for board in (found, named) for bank in board.memories]
+                assert static[: len(ram)] == static[len(ram) :]
+                renamed += 1
+    assert renamed
