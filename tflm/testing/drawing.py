@@ -109,8 +109,9 @@ def sizes(largest: int) -> st.SearchStrategy[int]:
 
 @functools.cache
 def shapes(minimum_rank: int = 1, maximum_rank: int = 4, largest: int = 6) -> st.SearchStrategy[tuple[int, ...]]:
-    """Small shapes, one of three with an innermost dimension next to a block of kernels."""
-    small = st.lists(st.integers(1, largest), min_size=minimum_rank, max_size=maximum_rank).map(tuple)
+    """Small shapes of each rank equally often, one of three with an innermost dimension next to a block of kernels."""
+    size = st.sampled_from([*range(2, largest + 1), 1])  # the simplest shape has more than one element
+    small = st.one_of([st.tuples(*[size] * rank) for rank in range(minimum_rank, maximum_rank + 1)])
     return small | small | st.builds(lambda shape, size: (*shape[:-1], size) if shape else shape, small, sizes(largest))
 
 
@@ -150,13 +151,13 @@ def _booleans(count: int) -> st.SearchStrategy[list[bool]]:
 
 
 def broadcast_shapes(draw: Draw, maximum_rank: int = 4) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes that go together: equal, or with dimensions of 1 and left out here and there."""
+    """Two shapes that go together: equal, or one or both with dimensions of 1 and left out here and there."""
     shape = draw(_shapes_to_broadcast(maximum_rank))
-    pair = []
-    for _ in range(2):
-        kept = draw(_booleans(len(shape)))
-        thinned = tuple(d if keep else 1 for d, keep in zip(shape, kept))
-        pair.append(draw(st.sampled_from([shape, thinned, thinned[draw(st.integers(0, max(len(shape) - 1, 0))) :]])))
+    pair = [shape, shape]
+    for place in draw(st.sampled_from([(), (0,), (1,), (0, 1)])):
+        is_repeated = draw(_booleans(len(shape)))
+        thinned = tuple(1 if repeated else d for d, repeated in zip(shape, is_repeated))
+        pair[place] = thinned[draw(st.just(0) | st.integers(0, max(len(shape) - 1, 0))) :]
     return pair[0], pair[1]
 
 
