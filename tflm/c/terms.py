@@ -81,6 +81,11 @@ class Term:
             raise TranslationError(f"{self.text} is not a number")
         return self.value
 
+    @property
+    def has_64_bits(self) -> bool:
+        """Whether operations on this integer have 64 bits."""
+        return self.c_type in ("int64_t", "uint64_t")
+
     def inside(self, binding: int) -> str:
         """Return the text as an operand, in parentheses if the operator binds more tightly."""
         return self.text if self.binding >= binding else f"({self.text})"
@@ -227,7 +232,7 @@ def operation(name: str, a: Term, b: Term) -> Term:
         raise TranslationError(f"operation {name} is not supported for integers")
     if dtype == "uint64":
         return _unsigned_operation(name, a, b, exact)
-    exact = _clipped(exact, INT64 if "int64_t" in (a.c_type, b.c_type) else INT32)
+    exact = _clipped(exact, INT64 if a.has_64_bits or b.has_64_bits else INT32)
     if name in ("FloorDiv", "Mod"):
         return _division(name, a, b, exact)
     if name in ("LShift", "RShift"):
@@ -327,7 +332,7 @@ def negated(a: Term) -> Term:
         return literal(-a.constant)
     if not a.number.is_integer:
         return Term(f"-{a.inside(UNARY + 1)}", UNARY, a.number, a.c_type)
-    limits = INT64 if a.c_type == "int64_t" else INT32
+    limits = INT64 if a.has_64_bits else INT32
     exact = _clipped(Range(-a.number.range.highest, -a.number.range.lowest), limits)
     c_type = "int32_t" if exact in INT32 and a.within(INT32) else "int64_t"
     return Term(f"-{c_cast(a, c_type).inside(UNARY + 1)}", UNARY, Number("int64", exact), c_type)
@@ -349,7 +354,8 @@ def comparable(a: Term, b: Term) -> tuple[Term, Term]:
         return as_number(a, dtype), as_number(b, dtype)
     c_type = computed_type(a, b)
     if c_type == "int64_t":
-        return tuple(c_cast(side, c_type) if side.c_type == "uint32_t" else side for side in (a, b))  # type: ignore[return-value]
+        a, b = (c_cast(side, c_type) if side.c_type in ("uint32_t", "uint64_t") else side for side in (a, b))
+        return a, b
     return c_cast(a, c_type), c_cast(b, c_type)
 
 
