@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from image_graphs import Images
 from sampling import examples
 from test_real_models import recorded
 from typer.testing import CliRunner
@@ -26,14 +27,17 @@ import tflm.c.compile
 from tflm.c import cmsis_nn
 from tflm.c.cmsis_nn import processors
 from tflm.c.cmsis_nn.products import row_sums
+from tflm.c.cmsis_nn.structures import Array, wide_sums_fit
 from tflm.c.compile_report import compile_report
 from tflm.c.sizes import library_stacks
 from tflm.cli.app import app
+from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier, quantize_multiplier
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
     BuiltinOperator,
     Conv2DOptions,
+    DepthwiseConv2DOptions,
     FullyConnectedOptions,
     MulOptions,
     Padding,
@@ -44,6 +48,7 @@ from tflm.schema import (
     quantized,
 )
 from tflm.targets import by_name
+from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import OPERATORS
 
 INT8, INT16, INT32 = TensorType.INT8, TensorType.INT16, TensorType.INT32
@@ -70,6 +75,14 @@ def called(model: tflm.Model) -> list[str]:
     """The functions that a model calls, in order."""
     invoke = compiled(model).files["model.c"].partition("_invoke(void")[2].partition("#if defined(MODEL_WITH_STEP)")[0]
     return re.findall(r"\b(arm_\w+|lstm_\w+)\(", invoke)
+
+
+def is_called(model: tflm.Model) -> bool:
+    """Whether the single operator of a model calls the library."""
+    try:
+        return compiled(model).library_operators == 1
+    except tflm.CompileError:  # the generated kernels cannot compute it, either
+        return False
 
 
 def convolution(
@@ -210,6 +223,71 @@ def test_other_operators_keep_generated_kernels(name: str) -> None:
     assert "arm_" not in made.files["model.c"]
     own = [tflm.compile_model(GENERATED[name], **options) for options in ({}, {"optimize": "speed"})]
     assert made.files["model.c"] in [each.files["model.c"] for each in own]
+
+
+def wide(operator: str, weights: Array, bias: Array, scales: list[float]) -> tflm.Model:
+    """A layer of int16 with sums of 64 bits; weights are (channels, taps)."""
+    single, (channels, taps) = SingleOperator(), weights.shape
+    is_dense = operator == "FULLY_CONNECTED"
+    single.input(INT16, [np.zeros((1, taps) if is_dense else (1, 1, taps, 1), np.int16)], quantized(1))
+    if operator == "CONV_2D":
+        weights = weights.reshape(channels, 1, taps, 1)
+    elif operator == "DEPTHWISE_CONV_2D":
+        weights = weights.T.reshape(1, 1, taps, channels)
+    single.constant(weights, quantized(scales, 0, 3 if operator == "DEPTHWISE_CONV_2D" else 0))
+    single.constant(bias, quantized(scales))
+    options = {
+        "CONV_2D": Conv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=1),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(
+            padding=Padding.VALID, stride_h=1, stride_w=1, depth_multiplier=channels
+        ),
+        "FULLY_CONNECTED": FullyConnectedOptions(),
+    }
+    output = (1, channels) if is_dense else (1, 1, 1, channels)
+    model, _ = single.case(BuiltinOperator[operator], [(output, INT16, quantized(1))], options[operator])
+    return tflm.Model(model)
+
+
+LARGEST_SUM, LARGEST_INT16 = 2**31 - 1, 2**15
+
+
+@pytest.mark.parametrize("operator", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+@pytest.mark.parametrize(
+    ("weights", "bias", "scales", "calls"),
+    [
+        ([[1]], [LARGEST_SUM - LARGEST_INT16], [2**-10], True),
+        ([[1]], [LARGEST_SUM - LARGEST_INT16 + 1], [2**-10], False),
+        ([[0], [1]], [0, LARGEST_SUM - LARGEST_INT16 + 1], [2**-10] * 2, False),
+        ([[-1, 1]], [-LARGEST_SUM + 2 * LARGEST_INT16], [2**-10], True),
+        ([[-1, 1]], [-LARGEST_SUM + 2 * LARGEST_INT16 - 1], [2**-10], False),
+        ([[1]], [0], [2**14 * (1 - 2**-20)], True),
+        ([[1]], [0], [2**14], False),
+        ([[1], [1]], [0, 0], [2**-10, 2**14], False),
+        ([[2, 1]], [0], [2**13], True),
+        ([[2, 2]], [0], [2**13], False),
+        ([[2, 2], [2, 2]], [0, 0], [2**-10, 2**13], False),
+        ([[1]], [2**30 - LARGEST_INT16 - 2], [1], True),
+        ([[1]], [2**30 - LARGEST_INT16 - 1], [1], False),
+    ],
+)
+def test_sums_and_results_of_int16_fit_the_bits_of_the_library(
+    operator: str, weights: list[list[int]], bias: list[int], scales: list[float], calls: bool
+) -> None:
+    """Sums have 32 bits, results 31 before they are doubled, and multipliers at most 14 in front of their point."""
+    rows, sums = np.array(weights, np.int8), np.array(bias, np.int64)
+    multipliers = WideQuantizedMultiplier(*np.transpose([quantize_multiplier(scale) for scale in scales]))
+    assert wide_sums_fit(rows, sums, multipliers) == calls
+    if scales in ([2**-10], [2**-10] * 2)[: 1 if operator == "FULLY_CONNECTED" else 2]:
+        assert is_called(wide(operator, rows, sums, scales)) == calls
+
+
+@pytest.mark.parametrize("operator", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
+@pytest.mark.parametrize(("window", "calls"), [((1, 2**15 - 1), True), ((1, 2**15), False), ((128, 256), False)])
+def test_windows_of_pools_have_15_bits(operator: str, window: tuple[int, int], calls: bool) -> None:
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, *window, 1))
+    images.main.output(images.pool(images.last, BuiltinOperator[operator], window, (1, 1), Padding.VALID))
+    assert is_called(tflm.Model(builder.build())) == calls
 
 
 def test_parameters_are_constant_and_equal_ones_are_shared() -> None:
