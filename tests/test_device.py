@@ -11,6 +11,8 @@ import shutil
 import struct
 import subprocess
 import sys
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +226,144 @@ def test_an_operator_that_used_up_the_stack_is_told() -> None:
     assert ran.verdict.status is Status.EQUAL
     (line,) = overflow_lines(ran)
     assert line.startswith("operator 1 SVDF overflowed the stack")
+
+
+class Requests(LossyLink):
+    """A link that counts requests by their kind, and calls something before each of them.
+
+    Args:
+        before: called with the number of the request, from 0, and its kind.
+    """
+
+    def __init__(self, device: SimulatedDevice, before: Callable[[int, Kind], None] = lambda number, kind: None):
+        super().__init__(device)
+        self.kinds: list[Kind] = []
+        self.before = before
+
+    def write(self, data: bytes) -> None:
+        """Count a request, and send it."""
+        (asked,) = FrameReader().feed(data)
+        self.before(len(self.kinds), Kind(asked.kind))
+        self.kinds.append(Kind(asked.kind))
+        super().write(data)
+
+
+def chain(functions: Sequence[BuiltinOperator], elements: int) -> tflm.Model:
+    """Functions of int8, one after the other."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, elements), TensorType.INT8, quantized(0.1))
+    for i, code in enumerate(functions):
+        y = main.tensor(f"y{i}", (1, elements), TensorType.INT8, quantized(0.1))
+        main.operator(code, [x], [y])
+        x = y
+    main.output(x)
+    return tflm.Model(builder.build())
+
+
+def invoked_twice(device: Device, steps: Any) -> list[bytes]:
+    """The outputs of two invokes; fewer if the state of the first was lost."""
+    found: list[bytes] = []
+    with contextlib.suppress(tflm.DeviceReset):
+        for values in steps[:2]:
+            device.input(0).data[...] = values[0]
+            device.invoke()
+            found.append(bytes(device.output(0).data))
+    return found
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_reset_before_any_request_repeats_the_invoke_unless_its_state_is_lost(has_state: bool) -> None:
+    model = model_with_state() if has_state else chain([BuiltinOperator.RELU], 5)
+    begins: list[int] = []
+    expected: list[bytes] = []
+    number, is_over = -1, False
+    while not is_over:
+        simulated = SimulatedDevice(model)
+        link = Requests(simulated, lambda n, _, at=number, device=simulated: device.restart() if n == at else None)
+        with Device(lambda to=link: to, model) as device:
+            opened = len(link.kinds)
+            found = invoked_twice(device, STEPS)
+        expected = expected or found
+        begins = begins or [n for n, kind in enumerate(link.kinds) if kind is Kind.WRITE]
+        is_in_second = begins[1] <= number
+        is_over = number >= len(link.kinds)
+        assert found == (expected[:1] if has_state and is_in_second and not is_over else expected), number
+        number = max(number + 1, opened)
+    assert number > begins[1] > begins[0]
+
+
+@pytest.mark.parametrize("resets", range(1, 5))
+def test_an_invoke_is_started_three_times(resets: int) -> None:
+    model, left = chain([BuiltinOperator.RELU], 5), [resets]
+    simulated = SimulatedDevice(model)
+
+    def before(_: int, kind: Kind) -> None:
+        if kind is Kind.INVOKE and left[0]:
+            left[0] -= 1
+            simulated.restart()
+
+    with Device(lambda: Requests(simulated, before), model) as device:
+        assert len(invoked_twice(device, STEPS)) == (2 if resets < 3 else 0)
+
+
+@pytest.mark.parametrize("elements", [1, 51, 52, 53, 104, 105])
+def test_inputs_are_sent_in_requests_as_large_as_the_device_takes(elements: int) -> None:
+    """Its largest request has 64 bytes, 12 of which say where the others belong."""
+    model = chain([BuiltinOperator.RELU], elements)
+    link = Requests(SimulatedDevice(model))
+    values = np.arange(elements, dtype=np.int8).reshape(1, -1)
+    with Device(lambda: link, model) as device:
+        assert invoked_twice(device, [[values]]) == [values.tobytes()]
+    assert link.kinds.count(Kind.WRITE) == -(-elements // 52)
+
+
+@pytest.mark.parametrize("elements", [1, 2047, 2048, 2049, 4096, 4097])
+def test_outputs_are_read_in_replies_of_2048_bytes(elements: int) -> None:
+    model = chain([BuiltinOperator.RELU], elements)
+    link = Requests(SimulatedDevice(model))
+    with Device(lambda: link, model) as device:
+        (found,) = invoked_twice(device, [[np.full((1, elements), 3, np.int8)]])
+    assert found == bytes([3]) * elements
+    assert link.kinds.count(Kind.READ) == -(-elements // 2048)
+
+
+def test_tensors_are_read_before_and_after_each_operator() -> None:
+    model = chain([BuiltinOperator.ABS, BuiltinOperator.HARD_SWISH, BuiltinOperator.RELU6], 5)
+    here = ready_interpreter(model, preserve_all_tensors=True)
+    with Device(lambda: LossyLink(SimulatedDevice(model)), model) as device:
+        for each in (here, device):
+            each.input(0).data[...] = [[-90, -1, 5, 20, 99]]
+        here.invoke()
+        tensors = [here.get_tensor(i).data.tobytes() for i in range(4)]
+        places = {place: [(place + 1) // 2] for place in range(6)}
+        assert device.observe(places) == {(place, i): tensors[i] for place, (i,) in places.items()}
+        assert device.operators()["ticks"].tolist() == [7, 8, 9]
+        assert device.operators()["checksum"].tolist() == [zlib.crc32(each) for each in tensors[1:]]
+    assert len(set(tensors)) == 4
+
+
+@pytest.mark.parametrize("wrong", [None, 1])
+def test_a_comparison_reports_each_invoke_and_ends_at_the_first_that_differs(wrong: int | None) -> None:
+    device, reported = SimulatedDevice(model_with_state()), []
+
+    def fault(operator: int, output: Any) -> None:
+        if operator == 1 and device.invokes == wrong:
+            output[0, 1] ^= 1
+
+    device.fault = fault
+    with Device(lambda: LossyLink(device), model_with_state()) as opened:
+        verdict = compare(
+            *(opened, STEPS),
+            target=tflm.targets.HOST,
+            kernels=REFERENCE,
+            advance=lambda: reported.append(device.invokes),
+        )
+    invokes = 3 if wrong is None else wrong + 1
+    assert reported == [*range(1, invokes + 1)]
+    assert (verdict.invokes, len(verdict.outputs), len(verdict.ticks)) == (invokes, invokes, invokes)
+    if wrong is not None:
+        assert (verdict.wrong.invoke, verdict.wrong.operator_index) == (wrong, 1)
 
 
 MISHAP = st.builds(Mishap, st.integers(0, 2500), st.sampled_from(MISHAPS), st.integers(0, 7))

@@ -107,7 +107,6 @@ class Device:
     ):
         self._open, self._limit, self._preserves = wire, limit, preserve_all_tensors
         self._session = Session(wire())
-        self._is_fresh = False
         self.invokes = 0
         try:
             self._session.open()
@@ -274,7 +273,7 @@ class Device:
         found = b""
         while len(found) < size:
             count = min(READ_BYTES, size - len(found))
-            answer = self._request(Kind.READ, what, index, len(found), count, max_bytes=count + 1)
+            answer = self._request(Kind.READ, what, index, len(found), count, max_bytes=count)
             if answer.status is not Status.DONE or len(answer.data) != count:
                 return None
             found += answer.data

@@ -193,12 +193,13 @@ class Session:
         announced: the last operator that the device announced; None if there was none since the last request.
     """
 
+    payload: int
+    _number: int
+    _sequence: int
+
     def __init__(self, transport: Transport):
         self.transport = transport
-        self.payload = 0
         self.announced: int | None = None
-        self._number = 0
-        self._sequence = 0
         self._reader = FrameReader()
 
     def open(self, limit: float = LIMIT) -> None:
