@@ -16,9 +16,14 @@ from test_compile import WARNINGS
 
 import tflm
 from tflm.c.constants import LINE_LENGTH, integer_literal, lines_of, short_lines, table_definition, wrapped
+from tflm.c.stage_table import Argument, stage_table
 from tflm.schema import BuiltinOperator, TensorType
 
 DTYPES = [*(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")), "float32", "float64", "bool"]
+
+
+HELD = ["uint8", "uint16", "int16", "uint32", "int32", "int64"]
+"""Types of tables, of which the first of a size is taken."""
 
 
 def edges(name: str) -> np.ndarray[Any, Any]:
@@ -61,6 +66,40 @@ def test_integers_have_the_type_that_holds_them() -> None:
         *("INT64_MIN", "INT64_C(-2147483649)", "INT32_MIN", "2147483647", "2147483648u", "4294967295u"),
         *("INT64_C(4294967296)", "INT64_C(9223372036854775807)", "UINT64_C(9223372036854775808)"),
     ]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_tables_of_calls_hold_their_values_in_the_smallest_type(name: str) -> None:
+    """Values from the least one of a type to the largest are in it, and one more on either side is in another."""
+    limits = np.iinfo(name)
+    for low, high in (
+        (0, limits.max),
+        (limits.min, 0),
+        (limits.min, limits.max),
+        (-1, limits.max),
+        (0, limits.max + 1),
+    ):
+        if max(-low, high) < 2**63:
+            values = [low, high, 5, low]
+            table = stage_table([("call", [Argument("x"), Argument("{}", value)]) for value in values])
+            assert table is not None
+            assert table.cases == {"call": ["x", "v[1]"]}
+            assert table.rows.tolist() == [[0, value] for value in values]
+            holds = [each for each in HELD if np.iinfo(each).min <= low and high <= np.iinfo(each).max]
+            assert table.rows.dtype == min(holds, key=lambda each: np.iinfo(each).bits)
+
+
+def test_calls_that_differ_in_more_than_values_have_no_table() -> None:
+    calls = [
+        ("a", [Argument("x + {}", 1), Argument("{}", 7)]),
+        ("b", []),
+        ("a", [Argument("x + {}", 3), Argument("{}", 7)]),
+    ]
+    table = stage_table(calls)
+    assert table is not None
+    assert (table.rows.tolist(), table.cases) == ([[0, 1], [1, 0], [0, 3]], {"a": ["x + v[1]", "7"], "b": []})
+    assert stage_table([*calls, ("b", [Argument("x")])]) is None
+    assert stage_table([*calls, ("a", [Argument("y + {}", 3), Argument("{}", 7)])]) is None
 
 
 @pytest.mark.parametrize("length", range(1, 30))
