@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from differential import run as answers_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph
-from sampling import examples
+from sampling import drawn, examples
 from test_cli import figures, run
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.rewriting.resizing import SUBGRAPH_INDICES, resized, with_main_subgraph
+from tflm.kernels.shapes import StaticNode
+from tflm.rewriting.resizing import SUBGRAPH_INDICES, WITHOUT_KERNEL, resized, with_main_subgraph
 from tflm.schema import (
+    ELEMENT_TYPES,
+    ActivationFunctionType,
     AddOptions,
     BatchMatMulOptions,
     BuiltinOperator,
@@ -52,6 +58,7 @@ from tflm.schema import (
     write_model,
 )
 from tflm.schema.tables import METADATA_NAME
+from tflm.schema.version_rules import signature_of
 from tflm.testing.operators import OPERATORS
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None
@@ -297,6 +304,102 @@ def test_the_shapes_of_outputs_follow_from_those_of_inputs(operator: str, data: 
     model, _ = data.draw(OPERATORS[operator])
     found, right = forgotten_and_found(model)
     assert found is None or found == right
+
+
+VALUED = sorted(name for name, registration in REGISTRATIONS.items() if registration.output_values)
+COMPUTING = {"ADD", "SUB", "MUL"}
+"""Operators whose values are of integers without scales."""
+
+
+@pytest.mark.parametrize("operator", VALUED)
+def test_elements_that_follow_from_shapes_are_those_that_the_operator_computes(operator: str) -> None:
+    rule, compared = REGISTRATIONS[operator].output_values, 0
+    assert rule is not None
+    for data, (inputs, *_) in drawn(operator, 16):
+        root = read_model(memoryview(data))
+        main = root.subgraphs[0]
+        made = main.operators[0]
+        main.outputs = made.outputs
+        types = {main.tensors[i].type for i in (*made.inputs, *made.outputs)}
+        activation = getattr(made.builtin_options, "fused_activation_function", ActivationFunctionType.NONE)
+        if operator in COMPUTING and (types != {TensorType.INT32} or activation != ActivationFunctionType.NONE):
+            continue
+        elements = {i: constant(data, i) for i in made.inputs} | dict(zip(main.inputs or (), inputs))
+        known = [elements[i] for i in made.inputs]
+        signature = signature_of(BuiltinOperator[operator], made, main)
+        with contextlib.suppress(tflm.OperatorError):
+            ((expected, *_),) = answers_of(write_model(root), [inputs], delegates=())
+            found = np.asarray(rule(StaticNode(**vars(signature), known=known.__getitem__)), None)
+            if operator not in OF_OTHER_SHAPES or found.shape == expected.shape:
+                assert found.shape == expected.shape
+                np.testing.assert_array_equal(found.astype(expected.dtype), expected)
+                compared += 1
+    assert compared
+
+
+def constant(data: bytes, tensor: int) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant."""
+    root = read_model(memoryview(data))
+    table = root.subgraphs[0].tensors[tensor]
+    elements = root.buffers[table.buffer].data
+    return (
+        np.frombuffer(bytes(elements), ELEMENT_TYPES[table.type].dtype).reshape(table.shape or ()) if elements else None
+    )
+
+
+IN_NUMPY: dict[str, Callable[..., Any]] = {
+    "GELU": lambda x: x,
+    "RELU_N1_TO_1": lambda x: x,
+    "POW": lambda x, y: x + y,
+    "TILE": np.tile,
+    "REDUCE_ANY": lambda x, axes, keepdims: np.any(x, tuple(axes), keepdims=keepdims),
+    "REDUCE_PROD": lambda x, axes, keepdims: np.prod(x, tuple(axes), keepdims=keepdims),
+}
+"""Functions with the shapes of operators that TFLM lacks."""
+
+
+def test_shapes_of_operators_that_tflm_lacks_are_those_of_numpy() -> None:
+    assert set(IN_NUMPY) == set(WITHOUT_KERNEL)
+    second: dict[str, list[Any]] = {"POW": [(3, 1), (1,), (2, 3, 4)], "TILE": [of(1, 1, 1), of(2, 3, 1), of(1, 1, 5)]}
+    reduced = [of(0), of(1), of(0, 2), of(-1), of(2, 0, 1)]
+    second |= dict.fromkeys(("REDUCE_ANY", "REDUCE_PROD"), reduced)
+    for name, function in IN_NUMPY.items():
+        for other in second.get(name, [None]):
+            for keeps in (False, True) if name.startswith("REDUCE") else (None,):
+                builder = ModelBuilder()
+                main = builder.subgraph()
+                operands = [main.input("x", (1, 1, 1), TensorType.FLOAT32)]
+                values = [np.ones((2, 3, 4))]
+                if isinstance(other, tuple):
+                    operands.append(main.input("other", (1,), TensorType.FLOAT32))
+                    values.append(np.ones(other))
+                elif other is not None:
+                    operands.append(main.constant("other", other))
+                    values.append(other)
+                y = main.tensor("y", (1,), TensorType.FLOAT32)
+                options = None if keeps is None else ReducerOptions(keep_dims=keeps)
+                main.operator(BuiltinOperator[name], operands, [y], options)
+                main.output(y)
+                given = {"x": (2, 3, 4), **({"other": other} if isinstance(other, tuple) else {})}
+                data = tflm.resize(tflm.Model(builder.build(), checks="tflm"), given)
+                expected = function(*values, *(() if keeps is None else (keeps,)))
+                assert shapes(data)["y"] == np.shape(expected), (name, other, keeps)
+
+
+@pytest.mark.parametrize(("axes", "keeps", "expected"), [((0,), False, (24,)), ((0,), True, (24,))])
+def test_a_product_of_a_shape_is_the_number_of_elements(axes: Any, keeps: bool, expected: tuple[int, ...]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 1, 1), TensorType.FLOAT32)
+    shape, count = main.tensor("shape", (3,), TensorType.INT32), main.tensor("count", (1,), TensorType.INT32)
+    y = main.tensor("y", (1,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.SHAPE, [x], [shape], ShapeOptions(out_type=TensorType.INT32))
+    options = ReducerOptions(keep_dims=keeps)
+    main.operator(BuiltinOperator.REDUCE_PROD, [shape, main.constant("axes", of(*axes))], [count], options)
+    main.operator(BuiltinOperator.RESHAPE, [x, count], [y], ReshapeOptions())
+    main.output(y)
+    found = shapes(tflm.resize(tflm.Model(builder.build(), checks="tflm"), {"x": (2, 3, 4)}))
+    assert (found["count"], found["y"]) == ((1,) if keeps else (), expected)
 
 
 def of(*numbers: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Reads, Request, tensors, writable_dims
-from tflm.kernels.shapes import Shapes, StaticNode, require_axis
+from tflm.kernels.shapes import Shapes, StaticNode, Values, require_axis
 from tflm.kernels.support.checks import element_count, require_same_type, require_type, require_zero_point
 from tflm.kernels.support.elementwise import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
@@ -189,6 +189,14 @@ def _gathered(node: StaticNode) -> Shapes:
     return [(*shape[:axis], *indices[batches:], *shape[axis + 1 :])]
 
 
+def _gathered_values(node: StaticNode) -> Values:
+    values, indices = node.values(0), node.values(1)
+    batches = len(indices.shape[: node.option("batch_dims")])
+    axis = require_axis(node.option("axis"), values.ndim) - batches
+    found = [np.take(values[batch], indices[batch], axis) for batch in np.ndindex(values.shape[:batches])]
+    return np.array(found, values.dtype).reshape(_gathered(node)[0])
+
+
 def _has_scale_for_each_row(signature: Signature) -> bool:
     return len(scales_of(signature.input(1))) > 1 and signature.has_scale_for_each_slice(1, 0)
 
@@ -216,7 +224,7 @@ GATHER = Registration(
     types=TYPES,
     since="dd3db3d81",
     output_shapes=_gathered,
-    output_values=lambda node: np.take(node.values(0), node.values(1), node.option("axis")),
+    output_values=_gathered_values,
     versions={
         **by_input(FLOAT8=8, INT4=7),
         6: INT16_INDICES,
