@@ -208,6 +208,15 @@ def is_compiled(interpreter: tflm.MicroInterpreter) -> bool:
     return "call_entry" in repr(interpreter._start)
 
 
+@pytest.mark.parametrize("is_off", [False, True])
+def test_the_compiler_writes_bytecode_if_this_process_does(is_off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", is_off)
+    interpreter, *options = compiler_process._command()[: -len(["script", "settings"])]
+    asked = "import sys; print(sys.dont_write_bytecode, sys.flags.isolated)"
+    printed = subprocess.run([interpreter, *options, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == [str(is_off), "1"]
+
+
 class Written(Emitted):
     """A kernel that needs no numba, of a given name."""
 
