@@ -16,6 +16,7 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
+from tflm.application.several_memories import memories_of_board
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.sdks import sdk_share, sdks_for
 from tflm.boards.table import chips
@@ -30,11 +31,13 @@ from tflm.firmware.board_fit import (
 )
 from tflm.firmware.board_report import fit_report, verdict
 from tflm.firmware.device_check import DeviceFinding, check_device, operator_findings
+from tflm.firmware.verdict import verdict_of
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import SeparateArenas, arena_with, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import KernelsRefusal
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.targets import PARTS
+from tflm.testing.operators import LARGE
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
 BOARDS = RECORDED.with_name("boards.json")
@@ -560,3 +563,23 @@ def test_an_sdk_leaves_as_much_of_a_memory_whatever_it_is_called() -> None:
                 assert static[: len(ram)] == static[len(ram) :]
                 renamed += 1
     assert renamed
+
+
+VERDICTS: dict[str, tuple[Callable[[], tflm.Model], int]] = {
+    "a small model": (lambda: MODEL, 0),
+    "a large model, with a reserve": (lambda: tflm.Model(LARGE["CONV_2D-INT8"]()[0]), 4096),
+    "a model too large for most": (lambda: tflm.Model(LARGE["ADD-INT8"]()[0]), 0),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdicts_on_boards_are_as_recorded(name: str) -> None:
+    model, reserve = VERDICTS[name][0](), VERDICTS[name][1]
+    found: dict[str, list[str]] = {}
+    for board, fit in zip(boards(), fits_of(model, list(boards().values()), reserve=reserve), strict=True):
+        if isinstance(fit, BoardFit):
+            given = verdict_of(fit)
+            parts = (f"{part.part} {part.ram_bytes}" for part in given.parts if part.ram_bytes.high)
+            rooms = (f"{each.name} {each.bytes} x{each.cost:g}" for each in memories_of_board(fit))
+            found.setdefault(f"{given.text}; {', '.join(parts)}; {', '.join(rooms)}", []).append(board)
+    require_recorded(name, [f"{' '.join(names)}: {verdict}" for verdict, names in found.items()], BOARDS, "\n")
