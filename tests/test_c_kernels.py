@@ -378,6 +378,20 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
     )
 
 
+@pytest.mark.parametrize("exponents", [(0, 0, 0), (2, 0, 5)])
+def test_16_bit_sums_with_large_multipliers_are_rounded_in_32_bits(exponents: tuple[int, ...]) -> None:
+    multiplier = WideQuantizedMultiplier(np.array([1 << 30, 1717986944, (1 << 31) - 1], np.int64), np.array(exponents))
+    output = OutputStage(0, -32768, 32767)
+    totals = np.arange(-40000, 40000, 7)[:, np.newaxis] * np.ones(3, np.int64)
+    found = exact_requantizer(multiplier, output, np.zeros(3, np.int64), np.full(3, 40000), np.dtype(np.int16))
+    assert found is not None
+    assert found.sums == "int32"
+    rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
+    constants = found.table.reshape(3, CONSTANTS).astype(np.int64).tolist()
+    values = [[clamp(int(rounding(total, *rest)), -32768, 32767) for _, *rest in constants] for total in totals[:, 0]]
+    np.testing.assert_array_equal(values, output.clamp(multiplier(totals)))
+
+
 def test_linear_sums_neither_wrap_nor_differ() -> None:
     """For all pairs of elements, with scales of inputs that are up to 4000 times the output's, and beyond its reach."""
     rng = np.random.default_rng(45)

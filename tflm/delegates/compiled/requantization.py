@@ -262,7 +262,7 @@ def _rounded(
     # The high half of a product is at most half of the sum.
     by_high_half = _rounded_right(rounding, -exponent - 1, zero_point, limits // 2 + 2)
     if rounding == "once":
-        return by_high_half
+        return by_high_half or _rounded_left(exponent, zero_point, limits)
     power = None
     if (significand == 1 << 30).all():
         power = _rounded_right("power", -exponent, zero_point, limits // 2 + 2)
