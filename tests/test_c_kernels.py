@@ -23,6 +23,7 @@ from sampling import drawn, some
 from test_c_source import built, encoded, program, results_of_c
 from test_c_source import check as check_results
 
+import tflm
 from tflm.c.binding import BindSteps, BoundModel, bind_model, bind_plain, work_arrays
 from tflm.c.kernels import (
     KERNELS,
@@ -62,9 +63,9 @@ from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
 from tflm.kernels.reference.arithmetic import Addend, Sum
 from tflm.kernels.reference.unidirectional_sequence_lstm import LstmTensors
 from tflm.kernels.registration import Registration
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.model import Model
-from tflm.schema.options import UnidirectionalSequenceLSTMOptions
+from tflm.schema.options import TransposeConvOptions, UnidirectionalSequenceLSTMOptions
 
 Array = npt.NDArray[Any]
 
@@ -390,6 +391,25 @@ def test_16_bit_sums_with_large_multipliers_are_rounded_in_32_bits(exponents: tu
     constants = found.table.reshape(3, CONSTANTS).astype(np.int64).tolist()
     values = [[clamp(int(rounding(total, *rest)), -32768, 32767) for _, *rest in constants] for total in totals[:, 0]]
     np.testing.assert_array_equal(values, output.clamp(multiplier(totals)))
+
+
+@pytest.mark.parametrize("stride", [3, 4])
+def test_outputs_that_no_tap_reaches_are_copied(stride: int) -> None:
+    """With one tap, the others of every three or four rows and columns."""
+    builder = tflm.ModelBuilder()
+    graph = builder.subgraph()
+    scale = tflm.quantized(0.05, 3)
+    dims = (1, 2 * stride, 3 * stride, 2)
+    shape = graph.constant("shape", np.array(dims, np.int32))
+    weights = graph.constant("weights", np.array([[50, -3], [7, 90]], np.int8).reshape(2, 1, 1, 2), quantization=scale)
+    x = graph.input("x", (1, 2, 3, 2), TensorType.INT8, quantization=scale)
+    y = graph.tensor("y", dims, TensorType.INT8, quantization=scale)
+    options = TransposeConvOptions(padding=Padding.SAME, stride_h=stride, stride_w=stride)
+    graph.operator(BuiltinOperator.TRANSPOSE_CONV, [shape, weights, x], [y], options)
+    graph.output(y)
+    program = tflm.compile_model(tflm.Model(builder.build()), "m").program
+    families = [call.kernel.function.__module__.rpartition(".")[2] for call in program.calls()]
+    assert sorted(families) == ["movement"] * (stride * stride - 1) + ["windows_in_place"]
 
 
 def test_linear_sums_neither_wrap_nor_differ() -> None:

@@ -188,6 +188,28 @@ def _sums_of_pairs(step_bytes: int) -> str:
     )
 
 
+def sums_of_cells(functions: Functions) -> str:
+    """r0: elements of 16 bits; r1: weights; r2: rows; r3: cells; then what `wide_windows.sums_of_cells` takes."""
+    count, x_row, x_step, between = (f"[sp, #{36 + 4 * i}]" for i in range(4))
+    pair = (
+        "    ldr r6, [r1], #4\n    ldr r7, [r0], #4\n    sxtb16 r8, r6\n    sxtb16 r6, r6, ror #8\n"
+        "    smlad r4, r7, r8, r4\n    smlad r5, r7, r6, r5\n"
+    )
+    one = pair.replace("ldr r7, [r0], #4", "ldrh r7, [r0], #2").replace("smlad", "smlabb")
+    return (
+        "    push {r4-r11, lr}\n    mov r4, #0\n    mov r5, #0\n"
+        f"1:  ldr r9, {x_row}\n    mov r10, r3\n    add r9, r0, r9, lsl #1\n"
+        f"2:  ldr r11, {count}\n    lsrs r12, r11, #3\n    beq 4f\n"
+        f"3:  .rept 4\n{pair}    .endr\n    subs r12, #1\n    bne 3b\n"
+        # The shift sets the carry to bit 2 of the count, and the sign to bit 1.
+        f"4:  lsls r12, r11, #30\n    bcc 5f\n{pair}{pair}5:  bpl 6f\n{pair}"
+        f"6:  lsls r11, #31\n    beq 7f\n{one}"
+        f"7:  ldr r12, {x_step}\n    subs r10, #1\n    add r0, r0, r12, lsl #1\n    bne 2b\n"
+        f"    ldr r12, {between}\n    mov r0, r9\n    subs r2, #1\n    add r1, r12\n    bne 1b\n"
+        "    mov r0, r4\n    mov r1, r5\n    pop {r4-r11, pc}\n"
+    )
+
+
 def fill_fours(functions: Functions) -> str:
     """r0: elements; r1: the window's place in the im2col tile; r2: number of elements / 4, at least 1."""
     return (
@@ -254,12 +276,10 @@ def _word_times(word: str, x: str, half: str) -> str:
     )
 
 
-FOUR_IN_ORDER = (
-    FOUR_ELEMENTS
-    + "    ldmia r1!, {r8-r11}\n"
-    + "".join(_word_times(f"r{8 + k}", ("r3", "r12")[k % 2], "bt"[k // 2]) for k in range(4))
+IN_ORDER = "    ldmia r1!, {r8-r11}\n" + "".join(
+    _word_times(f"r{8 + k}", ("r3", "r12")[k % 2], "bt"[k // 2]) for k in range(4)
 )
-"""Multiply four elements by words that each have the weights of one element."""
+"""Multiply four elements, as of `_pairs_times`, by words that each have the weights of one element."""
 
 ONE_WORD = "    ldr r8, [r1], #4\n" + _word_times("r8", "r12", "b")
 """Multiply an element in r12 by the word at r1."""
@@ -369,15 +389,31 @@ def sum_of_rows(functions: Functions) -> str:
     )
 
 
-WINDOW = ("rows", "cells", "length", "before", "between", "behind", "x_row", "x_step", "paired")
+def sum_of_row_weights(functions: Functions) -> str:
+    """r0: weights; r1: rows; r2: weights of a row; r3: step from a row to the next."""
+    one = "    ldrsb r6, [r0], #1\n    add r4, r6\n"
+    return (
+        "    push {r4-r7, lr}\n    mov r4, #0\n    mov r5, #0x10001\n    subs r3, r2\n    cbz r1, 6f\n"
+        "1:  bics r12, r2, #3\n    beq 3f\n    add r12, r0\n"
+        "2:  ldr r7, [r0], #4\n    sxtb16 r6, r7\n    sxtab16 r6, r6, r7, ror #8\n    smlad r4, r6, r5, r4\n"
+        "    cmp r0, r12\n    bne 2b\n"
+        # The shift sets the carry to bit 1 of the count, and the sign to bit 0.
+        f"3:  lsls r12, r2, #31\n    bcc 4f\n{one}{one}4:  bpl 5f\n{one}"
+        "5:  add r0, r3\n    subs r1, #1\n    bne 1b\n6:  mov r0, r4\n    pop {r4-r7, pc}\n"
+    )
+
+
+WINDOW = ("rows", "cells", "length", "between", "x_row", "x_step", "paired")
 """Arguments on the stack of `windows_in_place.sums_of_window`; those of `set_window` begin with the same."""
 
-ROWS, CELLS, LENGTH, BEFORE, BETWEEN, BEHIND, X_ROW, X_STEP_OF_CELLS, PAIRED, OUTPUTS, CHANNELS = (
-    f"[sp, #{60 + 4 * i}]" for i in range(len(WINDOW) + 2)
+ROWS, CELLS, LENGTH, BETWEEN, X_ROW, X_STEP_OF_CELLS, PAIRED, PRODUCTS, OUTPUTS, CHANNELS = (
+    f"[sp, #{72 + 4 * i}]" for i in range(len(WINDOW) + 3)
 )
-ROWS_LEFT, OUTSIDE, CELLS_LEFT, FIRST_ROW = "[sp]", "[sp, #8]", "[sp, #12]", "[sp, #16]"
-"""On the stack: rows that are left and the pointer to the next one, the element outside, cells that are left, and the
-first row."""
+ROWS_LEFT, OFFSETS, CELLS_LEFT, FIRST_ROW, FIRST_WORD, FOURS, SINGLES = (
+    f"[sp, #{place}]" for place in (0, 8, 12, 16, 20, 24, 28)
+)
+"""On the stack: rows that are left and the pointer to the next one, two halves that are added to elements, cells that
+are left, the first row and its words, and the bytes of a cell's words for groups of four elements and for others."""
 
 
 def with_signed_weights(code: str) -> str:
@@ -385,52 +421,58 @@ def with_signed_weights(code: str) -> str:
     return code.replace("uxt", "sxt").replace("ubfx", "sbfx")
 
 
+FOUR_WITHOUT_OFFSET = (
+    f"    ldr r12, [r2], #4\n    ldr lr, {OFFSETS}\n    sxtab16 r3, lr, r12\n    sxtab16 r12, lr, r12, ror #8\n"
+)
+"""Like `FOUR_ELEMENTS`, without the zero point of the elements."""
+
+
 def _window(begin: str, end: str) -> str:
     """Return a function with a window's sums of four channels in r4 to r7. r0: first argument; r1: words of weights;
-    r2: elements; r3: those outside.
+    r2: elements; r3: their zero point.
 
     Args:
         begin: code that sets the sums; r0 and r2 as above.
         end: code from label 9 on.
     """
+    pairs = FOUR_WITHOUT_OFFSET + _pairs_times(("r3", "r12"))
     return with_signed_weights(
-        "    push {r0, r4-r11, lr}\n    sub sp, #20\n    ldrsb r12, [r3]\n"
-        f"    str r12, {OUTSIDE}\n    str r2, {FIRST_ROW}\n{begin}"
-        f"    ldr r3, {ROWS}\n    strd r3, r2, {ROWS_LEFT}\n    ldr r2, {BEFORE}\n"
-        # Elements outside of the image.
-        f"1:  cbz r2, 4f\n    ldr r3, {PAIRED}\n    ldr r12, {OUTSIDE}\n    add r0, r1, r2, lsl #2\n    cbz r3, 3f\n"
-        f"    pkhbt r3, r12, r12, lsl #16\n2:\n{_pairs_times(('r3', 'r3'))}    cmp r1, r0\n    bne 2b\n    b 4f\n"
-        f"3:\n{ONE_WORD}    cmp r1, r0\n    bne 3b\n"
-        f"4:  ldrd r3, r2, {ROWS_LEFT}\n    subs r3, #1\n    bmi 9f\n    ldr r8, {X_ROW}\n    add r8, r2\n"
-        f"    strd r3, r8, {ROWS_LEFT}\n    ldr r12, {CELLS}\n"
-        f"5:  str r12, {CELLS_LEFT}\n    ldr r0, {LENGTH}\n    ldr r3, {PAIRED}\n    bics r0, #3\n    beq 3f\n"
-        "    add r0, r1, r0, lsl #2\n    cbz r3, 6f\n"
-        f"    .p2align 2\n2:\n{FOUR}    cmp r1, r0\n    bne 2b\n    b 3f\n"
-        f"6:\n{FOUR_IN_ORDER}    cmp r1, r0\n    bne 6b\n"
-        f"3:  ldr r0, {LENGTH}\n    ands r0, #3\n    bne 6f\n"
-        f"7:  ldr r12, {CELLS_LEFT}\n    subs r12, #1\n    bne 8f\n    ldr r3, {ROWS_LEFT}\n    ldr r2, {BETWEEN}\n"
-        f"    cmp r3, #0\n    bne 1b\n    ldr r2, {BEHIND}\n    b 1b\n"
-        f"6:  add r0, r1, r0, lsl #2\n2:\n{ONE}    cmp r1, r0\n    bne 2b\n    b 7b\n"
-        f"8:  ldr r8, {X_STEP_OF_CELLS}\n    add r2, r8\n    b 5b\n9:\n{end}"
+        "    push {r0, r4-r11, lr}\n    sub sp, #32\n    rsb r3, r3, #0\n    pkhbt r3, r3, r3, lsl #16\n"
+        f"    str r3, {OFFSETS}\n    str r2, {FIRST_ROW}\n    str r1, {FIRST_WORD}\n"
+        f"    ldr r3, {LENGTH}\n    and r4, r3, #3\n    bic r3, #3\n    lsl r3, #2\n    lsl r4, #2\n"
+        f"    strd r3, r4, {FOURS}\n{begin}    ldr r3, {ROWS}\n    cmp r3, #0\n    beq 9f\n"
+        f"1:  ldr r8, {X_ROW}\n    ldr r12, {CELLS}\n    add r8, r2\n    strd r3, r8, {ROWS_LEFT}\n"
+        f"5:  str r12, {CELLS_LEFT}\n    ldr r0, {FOURS}\n    ldr r3, {PAIRED}\n    cmp r0, #0\n    beq 3f\n"
+        "    cmp r3, #0\n    beq 6f\n    tst r0, #16\n    add r0, r1\n    bne 4f\n"
+        f"    .p2align 2\n2:\n{pairs}4:\n{pairs}    cmp r1, r0\n    bne 2b\n"
+        f"3:  ldr r0, {SINGLES}\n    cbz r0, 7f\n    ldrsh r3, {OFFSETS}\n    add r0, r1\n"
+        f"2:  ldrsb r12, [r2], #1\n    add r12, r3\n{ONE_WORD}    cmp r1, r0\n    bne 2b\n"
+        f"7:  ldr r12, {CELLS_LEFT}\n    ldr r8, {X_STEP_OF_CELLS}\n    subs r12, #1\n    add r2, r8\n    bne 5b\n"
+        f"    ldr r0, {BETWEEN}\n    ldrd r3, r2, {ROWS_LEFT}\n    add r1, r1, r0, lsl #2\n    subs r3, #1\n"
+        f"    bne 1b\n    b 9f\n6:  add r0, r1\n2:\n{FOUR_WITHOUT_OFFSET}{IN_ORDER}    cmp r1, r0\n    bne 2b\n"
+        f"    b 3b\n9:\n{end}"
     )
 
 
 def sums_of_window(functions: Functions) -> str:
-    """r0: results; r1: words of weights; r2: elements; r3: those outside; then what `windows_in_place` passes."""
+    """r0: results; r1: words of weights; r2: elements; r3: zero point; then what `windows_in_place` passes."""
     return _window(
         "    mov r4, #0\n    mov r5, #0\n    mov r6, #0\n    mov r7, #0\n",
-        "    add sp, #20\n    pop {r0}\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n",
+        "    add sp, #32\n    pop {r0}\n    stmia r0, {r4-r7}\n    pop {r4-r11, pc}\n",
     )
 
 
 def set_window(functions: Functions) -> str | None:
     """r0: table; otherwise the arguments of `windows_in_place.set_window`, in their order."""
-    table = "[sp, #20]"
+    table = "[sp, #32]"
     end = _set_four(functions, table, OUTPUTS, CHANNELS)
     if end is None:
         return None
-    again = f"10: ldr r0, {table}\n    ldr r2, {FIRST_ROW}\n"
-    return _window(again + FIRST_SUMS, end + "    add sp, #24\n    pop {r4-r11, pc}\n")
+    again = (
+        f"    b 11f\n10: ldr r1, {FIRST_WORD}\n    ldr r8, {PRODUCTS}\n    ldr r0, {table}\n    ldr r2, {FIRST_ROW}\n"
+        f"    add r1, r1, r8, lsl #2\n    str r1, {FIRST_WORD}\n11:\n"
+    )
+    return _window(again + FIRST_SUMS, end + "    add sp, #36\n    pop {r4-r11, pc}\n")
 
 
 # --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------

@@ -157,22 +157,20 @@ def _word_times(product: Product, x: tuple[str, str], sums: tuple[Sequence[str],
     return code
 
 
-def _fours(label: int, products: str) -> str:
-    """Return a loop over four elements at a time."""
-    step = "    mov r3, r12\n    lsls r3, r3, #2\n    adds r2, r2, r3\n"
-    return f"{label}:\n{products}{step}    cmp r1, r6\n    bne {label}b\n"
-
-
-def _run(product: Product) -> str:
+def _run(product: Product, *, has_offset: bool = False) -> str:
     """Return a subroutine from label 2 on, which adds the products of elements and words to the sums.
 
-    r0: number of elements; r1: words; r2: elements; r3: 0 if no words are paired; r12: step of the elements. r1 and r2
-    point after the words and the elements then.
+    r0: number of elements; r1: words; r2: elements; r3: 0 if no words are paired; r12: an offset that is added to
+    elements. r1 and r2 point after the words and the elements then.
     """
     is_long = product is _long_product
 
     def load(place: int, x: str = "r3") -> str:
-        return f"    ldrsb {x}, [r2, #{place}]\n" if is_long else f"    ldrb {x}, [r2, #{place}]\n    sxtb {x}, {x}\n"
+        code = f"    ldrsb {x}, [r2, #{place}]\n" if is_long else f"    ldrb {x}, [r2, #{place}]\n    sxtb {x}, {x}\n"
+        return code + f"    add {x}, {x}, r12\n" * has_offset
+
+    def fours(label: int, products: str) -> str:
+        return f"{label}:\n{products}    adds r2, r2, #4\n    cmp r1, r6\n    bne {label}b\n"
 
     single = _word_times(product, ("r3", "r3"), (SUMS03, SUMS21))
     paired = "".join(_word_times(product, ("r3", "r7"), (sums, sums)) for sums in (SUMS03, SUMS21))
@@ -180,9 +178,9 @@ def _run(product: Product) -> str:
     in_order = "".join(load(k) + single for k in range(4))
     return (
         "2:  lsrs r6, r0, #2\n    lsls r6, r6, #4\n    lsls r0, r0, #2\n    adds r0, r0, r1\n    adds r6, r6, r1\n"
-        f"    cmp r1, r6\n    beq 4f\n    cmp r3, #0\n    beq {7 if is_long else 4}f\n{_fours(3, in_pairs)}"
-        f"4:  cmp r1, r0\n    beq 6f\n5:\n{load(0)}    add r2, r2, r12\n{single}    cmp r1, r0\n    bne 5b\n6:  bx lr\n"
-        + (_fours(7, in_order) + "    b 4b\n")
+        f"    cmp r1, r6\n    beq 4f\n    cmp r3, #0\n    beq {7 if is_long else 4}f\n{fours(3, in_pairs)}"
+        f"4:  cmp r1, r0\n    beq 6f\n5:\n{load(0)}    adds r2, r2, #1\n{single}    cmp r1, r0\n    bne 5b\n6:  bx lr\n"
+        + (fours(7, in_order) + "    b 4b\n")
         * is_long
     )
 
@@ -202,31 +200,28 @@ def sums_of_run(functions: Functions) -> str:
     """r0: results; r1: words of weights; r2: elements; r3: number of elements."""
     shift = LARGEST_WORD_SUM.bit_length() - 1
     return (
-        f"{PUSH}    movs r0, #1\n    mov r12, r0\n    mov r0, r3\n    bl 2f\n"
+        f"{PUSH}    mov r0, r3\n    bl 2f\n"
         f"    movs r0, #1\n    lsls r0, r0, #{shift}\n    add r8, r8, r0\n    add r10, r10, r0\n"
         f"{POP}{_run(_short_product)}"
     )
 
 
 def _sums_of_window(product: Product) -> str:
-    row, outside, cells_left = "[sp]", "[sp, #4]", "[sp, #8]"
-    rows, cells, length, before, between, behind, x_row, x_step, paired = (
-        f"[sp, #{52 + 4 * i}]" for i in range(len(WINDOW))
-    )
+    row, cells_left = "[sp]", "[sp, #4]"
+    rows, cells, length, between, x_row, x_step, paired = (f"[sp, #{48 + 4 * i}]" for i in range(len(WINDOW)))
     return with_signed_weights(
-        f"{PUSH}    sub sp, #12\n    str r2, {row}\n    str r3, {outside}\n    ldr r0, {before}\n"
-        f"7:  cmp r0, #0\n    beq 8f\n    movs r3, #0\n    mov r12, r3\n    ldr r2, {outside}\n    ldr r3, {paired}\n"
-        f"    bl 2f\n8:  ldr r3, {rows}\n    subs r3, r3, #1\n    bmi 9f\n    str r3, {rows}\n    movs r3, #1\n"
-        f"    mov r12, r3\n    ldr r2, {row}\n    ldr r3, {x_row}\n    adds r3, r3, r2\n    str r3, {row}\n"
-        f"    ldr r4, {cells}\n1:  str r4, {cells_left}\n    ldr r0, {length}\n    ldr r3, {paired}\n    bl 2f\n"
-        f"    ldr r4, {cells_left}\n    subs r4, r4, #1\n    beq 8f\n    ldr r3, {x_step}\n    adds r2, r2, r3\n"
-        f"    b 1b\n8:  ldr r0, {between}\n    ldr r3, {rows}\n    cmp r3, #0\n    bne 7b\n"
-        f"    ldr r0, {behind}\n    b 7b\n9:  add sp, #12\n{POP}{_run(product)}"
+        f"{PUSH}    sub sp, #8\n    str r2, {row}\n    rsbs r3, r3, #0\n    mov r12, r3\n"
+        f"7:  ldr r3, {rows}\n    subs r3, r3, #1\n    bmi 9f\n    str r3, {rows}\n    ldr r2, {row}\n"
+        f"    ldr r3, {x_row}\n    adds r3, r3, r2\n    str r3, {row}\n    ldr r4, {cells}\n"
+        f"1:  str r4, {cells_left}\n    ldr r0, {length}\n    ldr r3, {paired}\n    bl 2f\n"
+        f"    ldr r3, {x_step}\n    adds r2, r2, r3\n    ldr r4, {cells_left}\n    subs r4, r4, #1\n    bne 1b\n"
+        f"    ldr r0, {between}\n    lsls r0, r0, #2\n    adds r1, r1, r0\n    b 7b\n"
+        f"9:  add sp, #8\n{POP}{_run(product, has_offset=True)}"
     )
 
 
 def sums_of_window_short(functions: Functions) -> str:
-    """r0: results; r1: words of weights; r2: elements; r3: four outside; then what `windows_in_place` passes."""
+    """r0: results; r1: words of weights; r2: elements; r3: zero point; then what `windows_in_place` passes."""
     return _sums_of_window(_short_product)
 
 

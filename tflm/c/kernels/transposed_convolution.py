@@ -18,13 +18,11 @@ from tflm.c.kernels.convolution import layer_of
 from tflm.c.kernels.part import Part
 from tflm.c.kernels.windows_in_place import Positions
 from tflm.compiler.language import Step
+from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import Node
 from tflm.kernels.reference.convolution import TRANSPOSE_INPUTS
-
-SMALL = 4
-"""Minimum number of 8-bit weights of a tap for which windows are read in place."""
 
 
 class Phase(NamedTuple):
@@ -54,19 +52,26 @@ def phases(axis: Axis) -> Iterator[Phase]:
 
 
 def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
-    """Bind an integer TRANSPOSE_CONV; None if taps have few 8-bit weights, or if sums can exceed 32 bits."""
-    x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
+    """Bind an integer TRANSPOSE_CONV; None if sums can exceed 32 bits."""
+    arrays = TRANSPOSE_INPUTS.bound(node)
+    x, weights, bias, y, constant = arrays
     op: OpDataConv = node.op_data
-    is_small = x.itemsize == 1 and x.shape[3] * y.shape[3] < SMALL
-    if not constant or op.multiplier is None or not y.size or is_small:
+    if not constant or op.multiplier is None or not y.size:
         return None
-    layer = layer_of(weights[np.newaxis, : y.shape[3]], bias, op, op.input_zero_point)
+    filters = weights[: y.shape[3]]
+    layer = layer_of(filters[np.newaxis], bias, op, op.input_zero_point)
+    reference = op.layer(arrays, filters.reshape(len(filters), -1))
+    without_taps = reference.outputs(np.zeros((1, 1, 1, y.shape[3]), reference.dtype)).astype(y.dtype)
     steps: list[Step] = []
     for rows, columns in itertools.product(phases(op.rows), phases(op.columns)):
-        taps = np.zeros((1, y.shape[3], rows.windows.taps, columns.windows.taps, x.shape[3]), layer.weights.dtype)
-        taps[:, :, : len(rows.taps), : len(columns.taps)] = layer.weights[:, :, rows.taps][:, :, :, columns.taps]
         places = rows.outputs, columns.outputs
-        bound = windows_in_place.bind_layer(replace(layer, weights=taps), rows.windows, columns.windows, x, y, places)
+        if rows.taps and columns.taps:
+            taps = np.ascontiguousarray(layer.weights[:, :, rows.taps][:, :, :, columns.taps], None)
+            windows = rows.windows, columns.windows
+            bound = windows_in_place.bind_layer(replace(layer, weights=taps), *windows, x, y, places)
+        else:
+            of_phase = y[(slice(None), *(slice(each.first, None, each.step) for each in places))]
+            bound = copy_steps([(of_phase, without_taps)])
         if bound is None:
             return None
         steps += bound

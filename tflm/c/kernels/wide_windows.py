@@ -259,6 +259,33 @@ def sums_of_some(x: Int16s, weights: Int8s, count: int) -> tuple[Any, Any]:
     return sum0, sum1
 
 
+@assembled({dsp.CONDITION: dsp.sums_of_cells})
+@standalone
+def sums_of_cells(
+    x: Int16s, weights: Int8s, rows: int, cells: int, count: int, x_row: int, x_step: int, between: int
+) -> int:
+    """Return the sums of products of a window for two channels, as `sums_of_vector` does.
+
+    Args:
+        weights: those of each cell are padded to an even number of elements.
+        rows, cells, count: number of rows, of cells in a row, and of adjacent elements in a cell; at least 1.
+        x_row, x_step: step from a row to the next, and from the end of a cell to the next.
+        between: weights from the last cell of a row to the first of the next row.
+    """
+    sum0, sum1 = 0, 0
+    for _row in range(rows):
+        elements = int16_from(x, 0)
+        for _cell in range(cells):
+            more0, more1 = sums_of_some(elements, weights, count)
+            sum0, sum1 = sum0 + more0, sum1 + more1
+            weights = int8_from(weights, CHANNELS * (count + (count & 1)))
+            elements = int16_from(elements, count + x_step)
+        weights = int8_from(weights, between)
+        x = int16_from(x, x_row)
+    both: int = joined(sum0, sum1)
+    return both
+
+
 @kernel
 def multiply_wide(
     rounding: Rounding,

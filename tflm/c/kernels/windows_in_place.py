@@ -23,9 +23,9 @@ from tflm.c.kernels.dense import (
     words_of,
 )
 from tflm.c.kernels.im2col import CHANNELS as PAIR
-from tflm.c.kernels.im2col import DEPTH, byte_of
+from tflm.c.kernels.im2col import DEPTH, both_of, byte_of
 from tflm.c.kernels.part import NEVER, first_places
-from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_some
+from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_cells
 from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
 from tflm.compiler.language import (
     DONE,
@@ -65,7 +65,8 @@ class Shape(NamedTuple):
         channels: number of output channels.
         runs, run_columns: number of runs of adjacent elements in a row of a window, a dilation apart, and number of
             columns in each.
-        limit: maximum number of 16-bit elements whose products are added in 32 bits.
+        rows_together, cells_together, limit: maximum number of rows, of runs in a row, and of elements in a run, whose
+            products with 16-bit elements are added in 32 bits.
         paired: mask of the number of 8-bit elements in a run whose weights are paired: -4, or 0 for none.
         activation_min, activation_max: limits of the output.
     """
@@ -89,6 +90,8 @@ class Shape(NamedTuple):
     channels: int
     runs: int
     run_columns: int
+    rows_together: int
+    cells_together: int
     limit: int
     paired: int
     activation_min: int
@@ -97,20 +100,6 @@ class Shape(NamedTuple):
 
 LONG = 16
 """Minimum number of elements for which multiplying a run separately pays."""
-
-BEFORE, INSIDE = 0, 1
-"""The first pieces of a run: before the image, and inside of it; the third is after it."""
-
-
-@inlined
-def length_of(piece: int, row: int, column: int, shape: Any) -> Any:
-    """Return the number of elements in a piece of the run that begins at a row and a column."""
-    before = min(max(-column, 0), shape.run_columns)
-    if row < 0 or row >= shape.x_rows:
-        before = shape.run_columns
-    inside = max(min(shape.run_columns, shape.x_columns - column), before) - before
-    behind = shape.run_columns - before - inside
-    return (before if piece == BEFORE else inside if piece == INSIDE else behind) * shape.depth
 
 
 @inlined
@@ -126,20 +115,20 @@ def inside_of(first: int, step: int, taps: int, size: int) -> tuple[Any, Any]:
 
 @inlined
 def with_run(
-    sum0: int, sum1: int, sum2: int, sum3: int, words: Int32s, elements: Int8s, step: int, count: int, paired: int
+    sum0: int, sum1: int, sum2: int, sum3: int, words: Int32s, elements: Int8s, zero_point: int, count: int, paired: int
 ) -> tuple[Any, Any, Any, Any]:
-    """Add the products of a number of elements, which are a step apart, to the sums of four channels."""
+    """Add the products of a number of elements, without their zero point, to the sums of four channels."""
     fours = count & paired
     for four in range(0, fours, 4):
         for k in unrolled(2):
             word03, word21 = words[four + 2 * k], words[four + 2 * k + 1]
-            first, second = elements[(four + k) * step], elements[(four + k + 2) * step]
+            first, second = elements[four + k] - zero_point, elements[four + k + 2] - zero_point
             sum0 += byte_of(word03, 24) * first + byte_of(word03, 8) * second
             sum1 += byte_of(word21, 0) * first + byte_of(word21, 16) * second
             sum2 += byte_of(word21, 24) * first + byte_of(word21, 8) * second
             sum3 += byte_of(word03, 0) * first + byte_of(word03, 16) * second
     for k in range(fours, count):
-        word, element = words[k], elements[k * step]
+        word, element = words[k], elements[k] - zero_point
         sum0 += byte_of(word, 24) * element
         sum1 += byte_of(word, 16) * element
         sum2 += byte_of(word, 8) * element
@@ -158,13 +147,11 @@ def with_run(
 def sums_of_window(
     words: Int32s,
     x: Int8s,
-    outside: Int8s,
+    zero_point: int,
     rows: int,
     cells: int,
     length: int,
-    before: int,
     between: int,
-    behind: int,
     x_row: int,
     x_step: int,
     paired: int,
@@ -172,18 +159,14 @@ def sums_of_window(
     """Return the sums of a window for the first, the fourth, the third and the second of four channels; arguments as in
     `set_window`."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
-    count = before
-    for row in range(rows + 1):
-        sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, outside, 0, count, paired)
-        words = int32_from(words, count)
-        if row < rows:
-            elements = int8_from(x, 0)
-            for _cell in range(cells):
-                sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, 1, length, paired)
-                words = int32_from(words, length)
-                elements = int8_from(elements, length + x_step)
-            x = int8_from(x, x_row)
-        count = between if row + 1 < rows else behind
+    for _row in range(rows):
+        elements = int8_from(x, 0)
+        for _cell in range(cells):
+            sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, zero_point, length, paired)
+            words = int32_from(words, length)
+            elements = int8_from(elements, length + x_step)
+        words = int32_from(words, between)
+        x = int8_from(x, x_row)
     return as_int32(sum0), as_int32(sum3), as_int32(sum2), as_int32(sum1)
 
 
@@ -195,36 +178,35 @@ def set_window(
     table: Int32s,
     words: Int32s,
     x: Int8s,
-    outside: Int8s,
+    zero_point: int,
     rows: int,
     cells: int,
     length: int,
-    before: int,
     between: int,
-    behind: int,
     x_row: int,
     x_step: int,
     paired: int,
+    products: int,
     y: Int8s,
     channels: int,
-    products: int,
     activation_min: int,
     activation_max: int,
 ) -> None:
-    """Set the outputs of a window.
+    """Set the outputs of a window from the elements that are inside of the image.
 
     Args:
-        outside: four elements, which stand for all that are outside of the image.
+        words, x: words of the first of these elements, and the elements.
+        zero_point: subtracted from each element.
         rows, cells, length: number of the window's rows in the image, of cells in a row, and of adjacent elements in
             a cell.
-        before, between, behind: number of elements outside of the image, before, between and behind those rows.
+        between: number of elements outside of the image from a row to the next.
         x_row, x_step: step from a row to the next, and from the end of a cell to the next.
         paired: see `Shape`.
-        products: number of elements of a window.
+        products: number of elements of a window, with those outside of the image.
     """
     for channel in range(0, channels, CHANNELS):
         sum0, sum3, sum2, sum1 = sums_of_window(
-            words, x, outside, rows, cells, length, before, between, behind, x_row, x_step, paired
+            words, x, zero_point, rows, cells, length, between, x_row, x_step, paired
         )
         words = int32_from(words, products)
         last = min(channels - channel, CHANNELS) - 1
@@ -246,19 +228,19 @@ def convolve_in_place(
     rounding: Rounding,
     clamp: Clamp,
     x: Int8s,
-    outside: Int8s,
     weights: Int32s,
     table: Int32s,
     y: Int8s,
     shape: Shape,
+    zero_point: int,
 ) -> int:
     """Multiply windows of an 8-bit image by weights.
 
     Args:
-        outside: four elements, which stand for all that are outside of the image.
         weights: for each four channels, words of all elements of a window, as `words_of` or `paired_words` returns
             them, without an offset.
         table: bias, significand, addend and shift of each channel, filled up to a multiple of four.
+        zero_point: zero point of the image; elements outside of it count as this.
     """
     depth = shape.depth
     run = shape.column_taps * depth
@@ -272,11 +254,8 @@ def convolve_in_place(
         left = -shape.columns_before
         for _j in range(shape.y_columns):
             first, end = inside_of(left, shape.column_dilation, shape.column_taps, shape.x_columns)
-            rows, columns = end_row - first_row, end - first
-            before, between, behind = first_row * run + first * depth, run - columns * depth, products
-            if rows == 0 or columns == 0:
-                rows, before = 0, behind
-            behind -= before + rows * run - between
+            columns = end - first
+            rows = end_row - first_row if columns > 0 else 0
             cells, length, x_step = 1, columns * depth, 0
             if shape.runs > 1:
                 cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
@@ -285,21 +264,19 @@ def convolve_in_place(
                 rounding,
                 clamp,
                 table,
-                weights,
+                int32_from(weights, first_row * run + first * depth),
                 int8_from(x, at),
-                outside,
+                zero_point,
                 rows,
                 cells,
                 length,
-                before,
-                between,
-                behind,
+                run - columns * depth,
                 x_row,
                 x_step,
                 shape.paired,
+                products,
                 outputs,
                 shape.channels,
-                products,
                 shape.activation_min,
                 shape.activation_max,
             )
@@ -324,6 +301,7 @@ def sum_of_rows(x: Int8s, weights: Int8s, rows: int, count: int, x_row: int, run
     return total
 
 
+@assembled({dsp.CONDITION: dsp.sum_of_row_weights})
 @standalone
 def sum_of_row_weights(weights: Int8s, rows: int, count: int, run: int) -> int:
     """Return the sum of the same weights."""
@@ -453,32 +431,53 @@ def convolve_wide_runs(
         table: as of `convolve_in_place`.
     """
     activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
-    length = shape.run_columns * shape.depth
-    for window in range(shape.y_rows * shape.y_columns):
-        i, j = window // shape.y_columns, window % shape.y_columns
-        top, left = i * shape.row_stride - shape.rows_before, j * shape.column_stride - shape.columns_before
-        of_pair, entry = int8_from(weights, 0), int32_from(table, 0)
-        outputs = int16_from(y, i * shape.y_row + j * shape.y_step)
-        for channel in range(0, shape.channels, PAIR):
-            sum0, sum1 = start(entry[0]), start(entry[4])
-            for row in range(shape.row_taps):
-                for run in range(shape.runs):
-                    at, column = top + row * shape.row_dilation, left + run * shape.column_dilation
-                    inside = length_of(INSIDE, at, column, shape)
-                    if inside > 0:
-                        seen = int16_from(x, (at * shape.x_columns + max(column, 0)) * shape.x_step)
-                        first = int8_from(of_pair, PAIR * length_of(BEFORE, at, column, shape))
-                        for begin in range(0, inside, shape.limit):
-                            count = min(inside - begin, shape.limit)
-                            of_some = int8_from(first, PAIR * begin)
-                            more0, more1 = sums_of_some(int16_from(seen, begin), of_some, count)
+    depth, padded = shape.depth, shape.run_columns * shape.depth
+    padded = PAIR * (padded + (padded & 1))
+    run = shape.runs * padded
+    of_column = PAIR * depth if shape.runs == 1 else padded
+    x_row = shape.row_dilation * shape.x_columns * shape.x_step
+    for i in range(shape.y_rows):
+        top = i * shape.row_stride - shape.rows_before
+        first_row, end_row = inside_of(top, shape.row_dilation, shape.row_taps, shape.x_rows)
+        top += first_row * shape.row_dilation
+        outputs = int16_from(y, i * shape.y_row)
+        left = -shape.columns_before
+        for _j in range(shape.y_columns):
+            first, end = inside_of(left, shape.column_dilation, shape.column_taps, shape.x_columns)
+            columns = end - first
+            rows = end_row - first_row if columns > 0 else 0
+            cells, length, x_step = 1, columns * depth, 0
+            if shape.runs > 1:
+                cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
+            between = run - PAIR * cells * (length + (length & 1))
+            seen = int16_from(x, (top * shape.x_columns + left + first * shape.column_dilation) * shape.x_step)
+            of_pair, entry = int8_from(weights, first_row * run + first * of_column), int32_from(table, 0)
+            for channel in range(0, shape.channels, PAIR):
+                sum0, sum1 = start(entry[0]), start(entry[4])
+                for row in range(0, rows, shape.rows_together):
+                    for cell in range(0, cells, shape.cells_together):
+                        for begin in range(0, length, shape.limit):
+                            more0, more1 = both_of(
+                                sums_of_cells(
+                                    int16_from(seen, row * x_row + cell * (length + x_step) + begin),
+                                    int8_from(of_pair, row * run + cell * padded + PAIR * begin),
+                                    min(rows - row, shape.rows_together),
+                                    min(cells - cell, shape.cells_together),
+                                    min(length - begin, shape.limit),
+                                    x_row,
+                                    x_step,
+                                    between,
+                                )
+                            )
                             sum0, sum1 = sum0 + more0, sum1 + more1
-                    of_pair = int8_from(of_pair, PAIR * (length + (length & 1)))
-            outputs[min(channel + 1, last)] = clamp(
-                rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
-            )
-            outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
-            entry = int32_from(entry, PAIR * CONSTANTS)
+                of_pair = int8_from(of_pair, shape.row_taps * run)
+                outputs[min(channel + 1, last)] = clamp(
+                    rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
+                )
+                outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
+                entry = int32_from(entry, PAIR * CONSTANTS)
+            outputs = int16_from(outputs, shape.y_step)
+            left += shape.column_stride
     return DONE
 
 
@@ -495,24 +494,27 @@ def bind_layer(
     Args:
         places: the rows and the columns of y that the windows set.
     """
-    scaling = layer.requantizer_of_runs(x.dtype, y.dtype)
-    has_dilations = rows.dilation > 0 and columns.dilation > 0
-    if scaling is None or not has_dilations or (x.dtype != np.int8 and layer.zero_point):
-        return None
     groups, channels, *_, depth = layer.weights.shape
-    tables = table_of_fours(scaling, groups, channels)
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
+    is_one, is_wide = channels == runs == 1, x.dtype != np.int8
+    requantizer = layer.requantizer_of_runs if is_one or is_wide else layer.centred_requantizer
+    scaling = requantizer(x.dtype, y.dtype)
+    has_dilations = rows.dilation > 0 and columns.dilation > 0
+    if scaling is None or not has_dilations or (is_wide and layer.zero_point):
+        return None
+    tables = table_of_fours(scaling, groups, channels)
     by_run = layer.weights.astype(np.int64).reshape(groups, channels, rows.taps * runs, run_columns * depth)
-    paired = depth % 4 == 0 or not (rows.leaves_image or columns.leaves_image)
-    products = by_run[0, 0].size
+    paired = runs > 1 or depth % 4 == 0 or not columns.leaves_image
+    length, products = by_run.shape[3], by_run[0, 0].size
+    limit = products if scaling.sums == "int32" else WIDE_RUN
     others: dict[str, Any]
     packed: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]
-    if x.dtype != np.int8:
+    if is_wide:
         multiply, others, packed = convolve_wide_runs, {"start": scaling.sums}, pairs_of_runs
-    elif channels == runs == 1:
+    elif is_one:
         multiply, others, packed = convolve_one, {"outside": outside_of_one(by_run, layer.zero_point)}, weights_of_one
     else:
-        multiply, others = convolve_in_place, {"outside": np.array([layer.zero_point] * 4, np.int8)}
+        multiply, others = convolve_in_place, {"zero_point": layer.zero_point}
         packed = words_of_pairs if paired else words_of_runs
     weights = [packed(group) for group in by_run]
     shape = Shape(
@@ -530,7 +532,9 @@ def bind_layer(
         channels=channels,
         runs=runs,
         run_columns=run_columns,
-        limit=products if scaling.sums == "int32" else WIDE_RUN,
+        rows_together=min(max(limit // (runs * length), 1), rows.taps),
+        cells_together=min(max(limit // length, 1), runs),
+        limit=limit,
         paired=-4 if paired else 0,
         activation_min=scaling.activation_min,
         activation_max=scaling.activation_max,
