@@ -15,7 +15,7 @@ from tflm.memory import ARENA_ALIGNMENT, Allocation, Arena
 from tflm.memory.buffer import Buffer
 from tflm.releases import Releases
 from tflm.runtime.delegate import Delegate
-from tflm.runtime.growing_arena import FIRST_ARENA_BYTES, in_growing_arena
+from tflm.runtime.growing_arena import in_growing_arena
 from tflm.runtime.micro_allocator import PLANNER_WORKING_SPACE, Planner, require_planner
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
@@ -24,8 +24,6 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolve
 from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator, RecordingMicroAllocator
 from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, align_up, require_target
-
-ARENA_BYTES_PER_MODEL_BYTE = 4
 
 SEPARATE_ALLOCATORS_BYTES = 1024
 """Upper bound on the bytes that a second allocator's objects add."""
@@ -61,7 +59,6 @@ def measure_arena(
     part = require_target(target)
     library = library_for(kernels, part, release)
     require_planner(planner)
-    size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
 
     def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
         others = [np.zeros(memory.bytes, np.uint8) for memory in getattr(planner, "memories", ())[1:]]
@@ -74,7 +71,7 @@ def measure_arena(
         return _measurement(layout, plain, recording)
 
     with np.errstate(all="ignore"):
-        return in_growing_arena(measured_in, size)
+        return in_growing_arena(measured_in)
 
 
 def _measurement(layout: Layout, plain: LoggingMicroAllocator, recording: RecordingMicroAllocator) -> ArenaMeasurement:
