@@ -230,6 +230,52 @@ def test_parts_of_an_image_and_their_means_keep_rows(
         np.testing.assert_array_equal(output, interpreter.output(number).data.reshape(-1).reshape(output.shape))
 
 
+PADDED = (
+    *(((1, 1), (1, 1), (2, 2), 4), ((1, 1), (1, 1), (2, 2), 0), ((2, 2), (0, 1), (1, 2), 8)),
+    *(((0, 2), (2, 1), (3, 1), 0), ((2, 0), (1, 2), (1, 3), 3)),
+)
+"""Rows and columns of padding that SAME does not have, then strides, and channels of a CONV_2D."""
+
+
+@needs_compiler
+def test_convolutions_pad_their_image_themselves(tmp_path: Path) -> None:
+    """All but the one whose first windows would read no row of the image."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 14, 15, 4))
+    x = images.last
+    for rows, columns, strides, channels in (*PADDED, ((3, 0), (0, 0), (1, 1), 4)):
+        padded = images.pad(x, rows, columns)
+        images.main.output(images.convolution(padded, channels, strides=strides, padding=Padding.VALID))
+    model = tflm.Model(builder.build())
+    compiled = tflm.compile_model(model)
+    names = [model.operator_name((model.subgraphs[0].operators or [])[i]) for i in compiled.origins]
+    assert names.count("PAD") == 1
+    assert names.count("CONV_2D") + names.count("DEPTHWISE_CONV_2D") == len(PADDED) + 1
+    given = np.random.default_rng(4).integers(-128, 128, (1, 14, 15, 4)).astype(np.int8)
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 17))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = given
+    interpreter.invoke()
+    (found,) = CheckedProgram(compiled, tmp_path).run([[given]])
+    for number, output in enumerate(found or ()):
+        np.testing.assert_array_equal(output, interpreter.output(number).data)
+
+
+def test_a_padded_image_keeps_no_padded_rows() -> None:
+    """As PyTorch pads before strided convolutions: a row and a column on each side."""
+    sizes = []
+    for rows in ((1, 1), (0, 1)):
+        builder = tflm.ModelBuilder()
+        images = Images(builder.subgraph(), (1, 32, 32, 8))
+        x = images.convolution(images.pad(images.last, rows, rows), 16, strides=(2, 2), padding=Padding.VALID)
+        x = images.convolution(x, 32, taps=(1, 1))
+        x = images.convolution(images.pad(x, rows, rows), strides=(2, 2), padding=Padding.VALID)
+        images.main.output(images.convolution(x, 8, taps=(1, 1)))
+        sizes.append(tflm.compile_model(tflm.Model(builder.build())).ram_bytes)
+    explicit, same = sizes
+    assert explicit < same + 34 * 8
+
+
 def test_parts_of_more_dimensions_than_slice_supports_are_split() -> None:
     builder = tflm.ModelBuilder()
     main = builder.subgraph()

@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import assert_close, run
+from image_graphs import Images
 from models import Arrays
 from sampling import drawn
 
 import tflm
 from tflm.graph import Graph
 from tflm.kernels.layers.geometry import output_size, padding_before
+from tflm.rewriting.fold import fold_pads_explicitly
 from tflm.rewriting.streaming import time_rules
 from tflm.rewriting.streaming.time_rules import TimeRule, Track, time_rule
-from tflm.schedule.bands import BATCHES, ROWS, BandStep, band_rule
+from tflm.schedule.bands import BATCHES, ROWS, BandStep, band_rule, windows_of
+from tflm.schedule.normal_form import see_rows_as_columns
 from tflm.schedule.rows import BandOfWindows, Rows, Window, band_of_windows
-from tflm.schema import Padding
+from tflm.schema import ModelBuilder, Padding
 
 SHARED = "ADD", "L2_NORMALIZATION", "MAXIMUM", "PRELU", "SOFTMAX", "SUB"
 """Some operators whose rows follow the rule of element-wise or of row-wise operators."""
@@ -191,3 +194,43 @@ def test_rows_of_bands_are_those_of_the_whole_operator(name: str) -> None:
                 require_same_rows(model, inputs, whole, rule(wanted), wanted, tracks, out)
             tried = True
     assert tried
+
+
+@pytest.mark.parametrize(("before", "stride", "dilation"), [(2, 1, 1), (2, 2, 1), (1, 3, 2), (3, 1, 2), (0, 2, 1)])
+def test_bands_of_explicit_padding_read_what_the_whole_operator_reads(before: int, stride: int, dilation: int) -> None:
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, 9, 1, 4))
+    padded = images.pad(images.last, (before, 2), (0, 0))
+    steps = {"strides": (stride, 1), "dilations": (dilation, 1)}
+    images.main.output(images.convolution(padded, taps=(3, 1), padding=Padding.VALID, **steps))
+    graph = Graph(tflm.Model(builder.build()))
+    assert fold_pads_explicitly(graph) == 1
+    operator = graph.operators[1]
+    rule = band_rule(graph, operator, ROWS)
+    assert rule is not None
+
+    def read(row: int, above: int, size: int) -> list[int]:
+        taps = (row * stride - above + tap * dilation for tap in range(3))
+        return [place for place in taps if 0 <= place < size]
+
+    for wanted in some_rows(graph.shape(graph.outputs[0])[ROWS]):
+        needed, made, changes, _ = rule(wanted)
+        assert made == wanted
+        for row in range(wanted.size):
+            part = read(row, changes["padding"].rows, needed[0].size)
+            assert [needed[0].first + place for place in part] == read(wanted.first + row, before, 9)
+
+
+def test_columns_in_place_of_rows_have_their_explicit_padding() -> None:
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, 4, 1, 4))
+    padded = images.pad(images.last, (2, 0), (0, 0))
+    images.main.output(images.convolution(padded, taps=(6, 1), padding=Padding.VALID))
+    graph = Graph(tflm.Model(builder.build()))
+    assert fold_pads_explicitly(graph) == 1
+    before = windows_of(graph, graph.operators[1], graph.operators[1].builtin_options)
+    see_rows_as_columns(graph)
+    after = windows_of(graph, graph.operators[-1], graph.operators[-1].builtin_options)
+    assert before is not None
+    assert before[0].before == 2
+    assert after == before[::-1]

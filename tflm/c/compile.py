@@ -36,6 +36,7 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.graph import Graph, operator_origins, reordered
 from tflm.kernels.overlap import TensorFacts
 from tflm.planning.operator_order import smaller_order
+from tflm.rewriting.fold import fold_pads_explicitly
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
@@ -396,7 +397,7 @@ def _simplified(model: Model) -> _Version:
     part of a SPLIT, or with its operators in another order."""
     folded, separate = Graph(model), _with_separate_parts(model)
     firsts = [_Version(model, tuple(range(len(model.subgraphs[0].operators or ()))))]
-    if simplified(folded):
+    if simplified(folded, fold_pads_explicitly):
         firsts.append(_version(model, folded))
     firsts += [] if separate is None else [_version(model, separate)]
     versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]

@@ -2,20 +2,21 @@
 
 A VALID convolution of a padded image equals a SAME convolution of the image itself if SAME pads as many rows and
 columns before the image as PAD did. If it does not, extra taps of zeros in the kernel change the padding of SAME until
-it does. Padding is zero in both cases, so results stay the same.
+it does. Padding is zero in both cases, so results stay the same. Generated code pads explicitly instead.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.graph import Graph, alike
-from tflm.kernels.layers.geometry import output_size, padding_before
+from tflm.kernels.layers.geometry import ExplicitPadding, output_size, padding_before
+from tflm.schedule.bands import windows_of
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.tables import Operator
 
@@ -62,29 +63,44 @@ def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
 
 
 def fold_pads(graph: Graph) -> int:
-    """Let each convolution pad its input itself if possible; returns their number. Unused PADs stay in the graph."""
-    folded = 0
+    """Let each convolution pad its input itself if TFLite's options can express it; returns the number of these.
+
+    Unused PADs stay in the graph.
+    """
+    return _fold(graph, _with_same_padding)
+
+
+def fold_pads_explicitly(graph: Graph) -> int:
+    """Let each convolution pad its input itself, which `ExplicitPadding` expresses; returns the number of these.
+
+    Unused PADs stay in the graph.
+    """
+    return _fold(graph, _with_explicit_padding)
+
+
+def _fold(graph: Graph, folded: Callable[[Graph, Operator, Operator], Operator | None]) -> int:
+    count = 0
     producers = graph.producers()
     for place, operator in enumerate(graph.operators):
         if graph.code(operator) not in CONVOLUTIONS:
             continue
         pad = graph.operators[producers[_first(operator)]] if _first(operator) in producers else None
-        made = _folded(graph, operator, pad) if pad is not None else None
+        made = folded(graph, operator, pad) if pad is not None else None
         if made is not None:
             graph.operators[place] = made
-            folded += 1
-    return folded
+            count += 1
+    return count
 
 
 def _first(operator: Operator) -> int:
     return (operator.inputs or (-1,))[0]
 
 
-def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
-    """The convolution with the padding of `pad` folded in."""
+def _with_same_padding(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
+    """The convolution of the image that `pad` pads, with SAME padding; None if there is none."""
     options: Any = operator.builtin_options
     inputs = list(operator.inputs or ())
-    borders = padded_with_zeros(graph, pad)
+    borders = _borders(graph, pad)
     if borders is None or options is None or options.padding != Padding.VALID or not graph.is_constant(inputs[1]):
         return None
     weights = graph.tensors[inputs[1]]
@@ -94,15 +110,39 @@ def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
     geometry = ((options.stride_h, options.dilation_h_factor), (options.stride_w, options.dilation_w_factor))
     zeros = [
         zeros_for_same(PaddedAxis(size, *border, taps, *steps))
-        for size, border, taps, steps in zip(image[1:3], borders[1:3], kernel.shape[1:3], geometry)
+        for size, border, taps, steps in zip(image[1:3], borders, kernel.shape[1:3], geometry)
     ]
-    if None in zeros or any(any(border) for border in (borders[0], borders[3])):
+    if None in zeros:
         return None
     if any(map(any, zeros)):  # type: ignore[arg-type]  # no element is None
         larger = np.pad(kernel, ((0, 0), *zeros, (0, 0)))  # type: ignore[arg-type]
         inputs[1] = graph.add_constant(weights.name or "", larger, weights.quantization)
     inputs[0] = _first(pad)
     return graph.like(operator, inputs, operator.outputs or (), padding=Padding.SAME)
+
+
+def _with_explicit_padding(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
+    """The convolution of the image that `pad` pads, with explicit padding; None if a window would read only zeros."""
+    borders, options = _borders(graph, pad), operator.builtin_options
+    both = None if borders is None or options is None else windows_of(graph, operator, options)
+    if borders is None or both is None:
+        return None
+    image = graph.shape(_first(pad))
+    rows, columns = (
+        axis._replace(size=size, before=axis.before + before)
+        for axis, size, (before, _) in zip(both, image[1:3], borders)
+    )
+    if not rows.always_reads or not columns.always_reads:
+        return None
+    inputs = _first(pad), *(operator.inputs or ())[1:]
+    padding = ExplicitPadding(rows.before, columns.before)
+    return graph.like(operator, inputs, operator.outputs or (), padding=padding)
+
+
+def _borders(graph: Graph, pad: Operator) -> Sequence[tuple[int, int]] | None:
+    """Padding of rows and columns by a PAD of nothing else; None for other operators."""
+    borders = padded_with_zeros(graph, pad)
+    return None if borders is None or any(borders[0] + borders[3]) else borders[1:3]
 
 
 def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, int]] | None:

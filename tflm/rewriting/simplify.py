@@ -51,20 +51,24 @@ PASSES: tuple[tuple[str, Callable[[Graph], int]], ...] = (
     ("operators with unread outputs removed", drop_unread_operators),
     ("TRANSPOSEs merged, moved or removed", move_transposes),
     ("TRANSPOSEs of dimensions of 1 merged into RESHAPEs", reshape_instead),
-    ("PADs folded into the convolutions after them", fold_pads),
 )
-"""Description and function of each pass, in execution order."""
+"""Description and function of each pass, in execution order; the last pass folds PADs."""
 
 
-def simplified(graph: Graph) -> dict[str, int]:
+def simplified(graph: Graph, fold: Callable[[Graph], int] = fold_pads) -> dict[str, int]:
     """Run all passes over a graph until none changes it; returns a count for each description.
 
     A pass is undone if the graph then has more operators or a higher memory peak.
+
+    Args:
+        graph: the graph, which is changed.
+        fold: the pass that folds PADs.
     """
+    passes = *PASSES, ("PADs folded into the convolutions after them", fold)
     done: Counter[str] = Counter()
-    while found := {what: count for what, run in PASSES if (count := _run(graph, run))}:
+    while found := {what: count for what, run in passes if (count := _run(graph, run))}:
         done.update(found)
-    return {what: done[what] for what, _ in PASSES if done[what]}
+    return {what: done[what] for what, _ in passes if done[what]}
 
 
 def _run(graph: Graph, run: Callable[[Graph], int]) -> int:

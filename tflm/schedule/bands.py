@@ -12,7 +12,7 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.graph import Graph
-from tflm.kernels.layers.geometry import Axis, axes, effective_size, output_size
+from tflm.kernels.layers.geometry import Axis, ExplicitPadding, axes, effective_size, output_size
 from tflm.kernels.overlap import element_wise
 from tflm.schedule.rows import Border, Rows, Window, band_of_border, band_of_windows
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -103,7 +103,12 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
         band = band_of_windows(window, wanted)
         return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
 
-    return step
+    def explicit_step(wanted: Rows) -> BandStep:
+        first, end = (row * rows.stride - rows.before for row in (wanted.first, wanted.end - 1))
+        seen = Rows(max(first, 0), min(end + extent, rows.size))
+        return BandStep({0: seen}, wanted, {"padding": ExplicitPadding(seen.first - first, columns.before)}, {})
+
+    return explicit_step if isinstance(options.padding, ExplicitPadding) else step
 
 
 def windows_of(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
@@ -119,6 +124,8 @@ def windows_of(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Ax
     strides = options.stride_h, options.stride_w
     try:
         both = axes(options.padding, image[1:3], taps, output[1:3], strides, dilations)
+        if isinstance(options.padding, ExplicitPadding):
+            return both
         expected = [output_size(options.padding, a.size, a.taps, a.stride, a.dilation) for a in both]
     except OperatorError:
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tflm.graph import Graph
+from tflm.kernels.layers.geometry import transposed
 from tflm.kernels.reference.strided_slice import SLICE_RANK
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthwiseConv2DOptions, ReshapeOptions, SliceOptions
@@ -104,6 +105,7 @@ def see_rows_as_columns(graph: Graph) -> None:
                 stride_w=options.stride_h,
                 stride_h=options.stride_w,
                 dilation_w_factor=options.dilation_h_factor,
+                padding=transposed(options.padding),
                 dilation_h_factor=options.dilation_w_factor,
             )
         operators.append(operator)

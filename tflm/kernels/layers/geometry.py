@@ -30,6 +30,21 @@ LARGEST_STEP = 2**15 - 1
 """Strides and dilations are 16-bit numbers."""
 
 
+class ExplicitPadding(NamedTuple):
+    """The number of rows above an image and of columns to its left that windows read as zeros.
+
+    TFLite's options cannot express it; generated code can.
+    """
+
+    rows: int
+    columns: int
+
+
+def transposed(padding: Padding | ExplicitPadding) -> Padding | ExplicitPadding:
+    """Return the padding of an image whose rows become columns."""
+    return ExplicitPadding(padding.columns, padding.rows) if isinstance(padding, ExplicitPadding) else padding
+
+
 def output_size(padding: Padding, size: int, window: int, stride: int, dilation: int = 1) -> int:
     """Number of windows along a dimension of `size`; with SAME, the last ones may reach beyond the end.
 
@@ -98,9 +113,14 @@ class Axis(NamedTuple):
         """Whether any window reaches beyond the image."""
         return self.start < 0 or self.stop > self.size
 
+    @property
+    def always_reads(self) -> bool:
+        """Whether every window has a tap in the image."""
+        return bool((_first_inside(self) < self.size).all())
+
 
 def axes(
-    padding: Padding,
+    padding: Padding | ExplicitPadding,
     sizes: Sequence[int],
     taps: Sequence[int],
     windows: Sequence[int],
@@ -118,7 +138,11 @@ def axes(
 
 
 def paddings(
-    padding: Padding, sizes: Sequence[int], taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    padding: Padding | ExplicitPadding,
+    sizes: Sequence[int],
+    taps: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> tuple[int, ...]:
     """Padding above and to the left of the image.
 
@@ -127,6 +151,8 @@ def paddings(
     """
     if max(*strides, *dilations) > LARGEST_STEP:
         raise OperatorError(f"has strides {strides} and dilations {dilations}, must be at most {LARGEST_STEP}")
+    if isinstance(padding, ExplicitPadding):
+        return padding
     dimensions = list(zip(sizes, taps, strides, dilations))
     windows = [output_size(padding, *dimension) for dimension in dimensions]
     if min(windows) < 0 or 0 in dilations:
