@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from image_graphs import Images
 from test_c_ram import crossing_branches, parts_of_an_image
 
 import tflm
-from tflm.c.compile_report import compile_report, operators_work
+from tflm.c.compile import CompiledModels, Size
+from tflm.c.compile_report import compile_figures, compile_report, operators_work
+from tflm.c.instructions import Instructions
+from tflm.c.kernel_choice import KeptKernel
 from tflm.graph import Graph, operator_origins
 from tflm.rewriting.simplify import simplified
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
@@ -80,3 +88,85 @@ def test_an_operator_stands_for_its_own_kind_not_for_what_was_merged_into_it() -
     assert simplified(graph)
     rewritten = graph.model(drop_unused=True)
     assert operator_origins(model, rewritten, graph.moved) == (0,)
+
+
+BUILDS = ("cortex-m4", "-O2"), ("cortex-m0plus", "-Os")
+
+FIGURES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "RAM": ({"ram_bytes": 1234, "ram_alignment": 32}, {"RAM": r"1,234.*, aligned to 32"}),
+    "constants": ({"constant_bytes": 5678}, {"constants": "5,678"}),
+    "warm-up": ({"warm_up": 3}, {"warm-up": "3 invokes after a reset"}),
+    "no warm-up": ({"warm_up": None}, {}),
+    "code": ({"code_bytes": dict(zip(BUILDS, (901, 902)))}, {" kernels, {}": "90{}"}),
+    "unknown code": ({"code_bytes": None}, {}),
+    "stack": ({"stack_bounds": dict(zip(BUILDS, (801, 802)))}, {" stack, {}": "at most 80{} B"}),
+    "unknown stack": ({"stack_bounds": None}, {}),
+    "instructions": (
+        {"instructions": Instructions(dict(zip(BUILDS, (701, 702))), {})},
+        {" instructions, {}": "about 70{} for an invoke"},
+    ),
+    "kernels that were not counted": (
+        {"instructions": Instructions(None, {}, ("one", "two"))},
+        {"instructions": "unknown: not counted for one, two"},
+    ),
+    "other subgraphs": ({"instructions": Instructions(None, {})}, {"instructions": "unknown: the model runs other"}),
+    "a library": (
+        {
+            "generated_ram_bytes": 999,
+            "library_operators": 1,
+            "kept_kernels": {(0, 1): KeptKernel("slow"), (1, 2): KeptKernel("slow")},
+        },
+        {" with generated kernels": "999", "CMSIS-NN": "1 of 4 operators", " generated: operators": "1, 1:2: slow"},
+    ),
+    "optimizations": (
+        {"optimized": lambda: {"ram": Size(50, 60), "speed": Size(70, None)}},
+        {" optimized for ram": "50.*about 60 ", " optimized for speed": "70"},
+    ),
+}
+"""Figures of a program, and what its report says of them."""
+
+
+@functools.cache
+def plain() -> tflm.CompiledModel:
+    """A program with no more than instructions beside its RAM and constants."""
+    instructions = Instructions(dict.fromkeys(BUILDS, 100), {})
+    none = {"code_bytes": None, "stack_bounds": None, "warm_up": None, "stages": (), "optimized": dict}
+    return replace(tflm.compile_model(padded_convolutions()), instructions=instructions, **none)
+
+
+def test_reports_have_each_figure_or_why_it_is_unknown() -> None:
+    always = {"RAM", "constants", *(f" instructions, {' '.join(build)}" for build in BUILDS)}
+    for figures, lines in FIGURES.values():
+        found = dict(compile_report(replace(plain(), **figures)).facts)
+        expected = {
+            title.format(" ".join(build)): text.format(number)
+            for title, text in lines.items()
+            for number, build in enumerate(BUILDS, 1)
+        }
+        assert all(re.match(text, found[title]) for title, text in expected.items()), (found, expected)
+        kept = set() if "instructions" in figures else {name for name in always if "instructions" in name}
+        assert found.keys() == expected.keys() | {"RAM", "constants"} | kept
+
+
+def test_figures_of_a_program_are_in_its_document_by_their_own_names() -> None:
+    for figures, _ in FIGURES.values():
+        for name, value in figures.items():
+            (document,) = compile_figures([Path("m")], CompiledModels((replace(plain(), **figures),), {}))["models"]
+            if name == "instructions":
+                assert (document["instructions"], [*document["not_counted"]]) == (
+                    by_build(value.total),
+                    [*value.unknown],
+                )
+            elif name == "kept_kernels":
+                assert [(kept["subgraph"], kept["index"], kept["reason"]) for kept in document[name]] == [
+                    (*place, kept.reason) for place, kept in value.items()
+                ]
+            elif name == "optimized":
+                assert {each.pop("optimize"): Size(**each) for each in document[name]} == value()
+            else:
+                assert document[name] == (by_build(value) if name in ("code_bytes", "stack_bounds") else value)
+
+
+def by_build(figures: Mapping[tuple[str, str], int] | None) -> dict[str, int]:
+    """Figures by the name of a build."""
+    return {" ".join(build): figure for build, figure in (figures or {}).items()}
