@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.support.checks import AnyTensor, element_count
+from tflm.kernels.node import Node
+from tflm.kernels.support.checks import AnyTensor, element_count, require_type
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
 
 Values = npt.NDArray[Any]
@@ -32,6 +36,18 @@ def require_rank(tensor: AnyTensor, rank: int) -> None:
     """Reject a tensor with another number of dimensions."""
     if len(tensor.dims) != rank:
         raise OperatorError(f"has shape {list(tensor.dims)}, must have {rank} dimensions", tensor=tensor.name)
+
+
+def tensors_of(
+    node: Node, inputs: Sequence[tuple[int, TensorType]], outputs: Sequence[tuple[int, TensorType]]
+) -> list[TfLiteTensor]:
+    """The inputs and outputs of a node, which must have these ranks and types."""
+    node.expect(inputs=len(inputs), outputs=len(outputs))
+    found = [*map(node.input, range(len(inputs))), *map(node.output, range(len(outputs)))]
+    for tensor, (rank, type) in zip(found, (*inputs, *outputs)):
+        require_rank(tensor, rank)
+        require_type(tensor, type)
+    return found
 
 
 def require_room(tensor: AnyTensor, needed: int, available: int) -> None:

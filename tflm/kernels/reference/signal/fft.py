@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, write
+from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, tensors_of, write
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, tensors
 from tflm.kernels.support.checks import element_count, require_type
@@ -277,17 +277,8 @@ class FftOpData:
 
 
 def _prepare_auto_scale(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=2)
-    input = node.input(0)
-    output = node.output(0)
-    scale_bit = node.output(1)
-    for tensor, rank, type in (
-        (input, 1, TensorType.INT16),
-        (output, 1, TensorType.INT16),
-        (scale_bit, 0, TensorType.INT32),
-    ):
-        require_rank(tensor, rank)
-        require_type(tensor, type)
+    samples = (1, TensorType.INT16)
+    input, output, _ = tensors_of(node, [samples], [samples, (0, TensorType.INT32)])
     require_room(input, element_count(output), element_count(input))
 
 

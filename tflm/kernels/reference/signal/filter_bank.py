@@ -18,13 +18,13 @@ from tflm.kernels.reference.signal.common import (
     most_significant_bit,
     options_by_place,
     require_channels,
-    require_rank,
     require_room,
+    tensors_of,
     write,
 )
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
-from tflm.kernels.support.checks import element_count, require_same_size, require_type
+from tflm.kernels.support.checks import element_count, require_same_size
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -110,16 +110,9 @@ def _channels(custom_options: memoryview) -> int:
 
 def _prepare_bank(context: KernelContext, node: Node) -> None:
     channels = node.op_data
-    node.expect(inputs=6, outputs=1)
-    for index in range(6):
-        tensor = node.input(index)
-        require_rank(tensor, 1)
-        require_type(tensor, TensorType.INT16 if index else TensorType.UINT32)
-        if index >= 3:
-            require_room(tensor, channels + 1, element_count(tensor))
-    output = node.output(0)
-    require_rank(output, 1)
-    require_type(output, TensorType.UINT64)
+    *inputs, output = tensors_of(node, [(1, TensorType.UINT32), *[(1, TensorType.INT16)] * 5], [(1, TensorType.UINT64)])
+    for tensor in inputs[3:]:
+        require_room(tensor, channels + 1, element_count(tensor))
     if output.dims[0] > channels:
         raise OperatorError(f"has {output.dims[0]} elements, more than num_channels {channels}", tensor=output.name)
     bank = FilterBank(context, node, channels)
@@ -160,13 +153,7 @@ ENERGY_PARAMS = Struct("TFLMSignalEnergyParams", end_index=INT32, start_index=IN
 
 
 def _prepare_energy(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
-    require_rank(input, 1)
-    require_rank(output, 1)
-    require_type(input, TensorType.INT16)
-    require_type(output, TensorType.UINT32)
+    input, output = tensors_of(node, [(1, TensorType.INT16)], [(1, TensorType.UINT32)])
     end, start = options_by_place(node.custom_options, "end_index", "start_index").values()
     if start >= end:
         start = end = 0
@@ -212,13 +199,7 @@ LN_2 = round(np.log(2) * ONE)
 
 
 def _prepare_log(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
-    require_rank(input, 1)
-    require_rank(output, 1)
-    require_type(input, TensorType.UINT32)
-    require_type(output, TensorType.INT16)
+    input, output = tensors_of(node, [(1, TensorType.UINT32)], [(1, TensorType.INT16)])
     require_room(output, element_count(input), element_count(output))
     node.op_data = options_by_place(node.custom_options, "input_correction_bits", "output_scale")
 
@@ -278,17 +259,7 @@ LARGEST_16_BITS, LARGEST_32_BITS = 2**16 - 1, 2**32 - 1
 
 
 def _prepare_root(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    input = node.input(0)
-    scale_bits = node.input(1)
-    output = node.output(0)
-    for tensor, rank, type in (
-        (input, 1, TensorType.UINT64),
-        (scale_bits, 0, TensorType.INT32),
-        (output, 1, TensorType.UINT32),
-    ):
-        require_rank(tensor, rank)
-        require_type(tensor, type)
+    input, _, output = tensors_of(node, [(1, TensorType.UINT64), (0, TensorType.INT32)], [(1, TensorType.UINT32)])
     require_room(output, element_count(input), element_count(output))
 
 
@@ -376,13 +347,7 @@ def _init_requests_subtraction(node: Node) -> Iterator[Request]:
 
 def _prepare_subtraction(context: KernelContext, node: Node) -> None:
     op: SpectralSubtraction = node.op_data
-    node.expect(inputs=1, outputs=2)
-    input = node.input(0)
-    output = node.output(0)
-    noise = node.output(1)
-    for tensor in (input, output, noise):
-        require_rank(tensor, 1)
-        require_type(tensor, TensorType.UINT32)
+    input, output, noise = tensors_of(node, [(1, TensorType.UINT32)], [(1, TensorType.UINT32)] * 2)
     for tensor in (input, output):
         require_room(tensor, op.noise.size, element_count(tensor))
     if noise.dims[0] > op.noise.size:
@@ -451,12 +416,8 @@ SNR_BITS, OUTPUT_BITS = 12, 6
 
 
 def _prepare_pcan(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=3, outputs=1)
-    input, noise, gains = (node.input(index) for index in range(3))
-    output = node.output(0)
-    for tensor in (input, noise, gains, output):
-        require_rank(tensor, 1)
-        require_type(tensor, TensorType.INT16 if tensor is gains else TensorType.UINT32)
+    unsigned = (1, TensorType.UINT32)
+    input, noise, _, output = tensors_of(node, [unsigned, unsigned, (1, TensorType.INT16)], [unsigned])
     require_same_size(output, input)
     require_room(noise, element_count(input), element_count(noise))
     node.op_data = options_by_place(node.custom_options, "snr_shift")["snr_shift"]

@@ -12,7 +12,15 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, rows_of, write
+from tflm.kernels.reference.signal.common import (
+    Values,
+    options_by_place,
+    require_rank,
+    require_room,
+    rows_of,
+    tensors_of,
+    write,
+)
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
@@ -346,17 +354,8 @@ def _options_stack(custom_options: memoryview) -> Iterable[int]:
 
 def _prepare_stack(context: KernelContext, node: Node) -> None:
     op: Stacker = node.op_data
-    node.expect(inputs=1, outputs=2)
-    input = node.input(0)
-    output = node.output(0)
-    valid = node.output(1)
-    for tensor, rank, type in (
-        (input, 1, TensorType.INT16),
-        (output, 1, TensorType.INT16),
-        (valid, 0, TensorType.BOOL),
-    ):
-        require_rank(tensor, rank)
-        require_type(tensor, type)
+    samples = (1, TensorType.INT16)
+    input, output, _ = tensors_of(node, [samples], [samples, (0, TensorType.BOOL)])
     require_room(input, op.channels, element_count(input))
     require_room(output, op.size, element_count(output))
 
