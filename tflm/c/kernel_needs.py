@@ -12,15 +12,12 @@ from tflm.c.row_copies import BY_ROWS, rows_read
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import (
     arithmetic,
-    cast,
     elementwise,
-    log_softmax,
     movement,
     normalization,
     pooling,
     quotients,
     recurrent,
-    softmax,
     unary,
 )
 from tflm.kernels import REGISTRATIONS
@@ -34,13 +31,13 @@ IN_ORDER = tuple(
     kernel.function
     for kernel in (
         *(arithmetic.combine, arithmetic.combine_linearly, arithmetic.multiply, broadcasts.each_of_steps),
-        *(cast.convert, cast.is_not_zero, cast.truncate),
+        *(unary.convert, unary.is_not_zero, unary.truncate),
         *(elementwise.compare_quantized, elementwise.each, elementwise.each_within, elementwise.floor_divide),
         elementwise.prelu_quantized,
-        *(log_softmax.log_softmax_float32, log_softmax.log_softmax_int8),
+        *(normalization.log_softmax_float32, normalization.log_softmax_int8),
         *(normalization.normalize_float32, normalization.normalize_int8),
         *(quotients.divide_int32, quotients.divide_int8, quotients.rsqrt_int16),
-        *(softmax.softmax_float32, softmax.softmax_int16, softmax.softmax_int8),
+        *(normalization.softmax_float32, normalization.softmax_int16, normalization.softmax_int8),
         *(unary.absolute_int16, unary.clamp, unary.dequantize, unary.each, unary.leaky_relu, unary.leaky_relu_int16),
         *(unary.look_up, unary.quantize, unary.requantize, unary.sigmoid_int16),
     )

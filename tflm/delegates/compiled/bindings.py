@@ -26,13 +26,8 @@ then runs.
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "batch_matmul": ("BATCH_MATMUL",),
-    "broadcast_args": ("BROADCAST_ARGS",),
-    "cast": ("CAST",),
-    "classifier": ("BasicClassifier",),
-    "cumulation": ("CUMSUM",),
-    "decode": ("TFLM_DECODE",),
     "depthwise": ("DEPTHWISE_CONV_2D",),
-    "detection": ("TFLite_Detection_PostProcess",),
+    "custom": ("BasicClassifier", "TFLite_Detection_PostProcess"),
     "elementwise": (
         *(
             "ADD",
@@ -52,26 +47,24 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "fourier": ("SignalIrfft", "SignalRfft"),
     "gathering": ("EMBEDDING_LOOKUP", "GATHER", "GATHER_ND", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
-    "log_softmax": ("LOG_SOFTMAX",),
     "movement": (
-        *("BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "EXPAND_DIMS", "FILL", "PACK"),
+        *("BROADCAST_ARGS", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "EXPAND_DIMS", "FILL", "PACK"),
         *("PAD", "PADV2", "RESHAPE", "SHAPE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE"),
-        *("STRIDED_SLICE", "TRANSPOSE", "UNPACK", "ZEROS_LIKE"),
+        *("STRIDED_SLICE", "TFLM_DECODE", "TRANSPOSE", "UNPACK", "ZEROS_LIKE"),
     ),
-    "normalization": ("L2_NORMALIZATION",),
+    "normalization": ("L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"),
     "pooling": ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"),
     "products": ("CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
     "recurrent": ("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
-    "reduction": ("ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM"),
+    "reduction": ("ARG_MAX", "ARG_MIN", "CUMSUM", "MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM"),
     "signal": (
         *("SignalDelay", "SignalEnergy", "SignalFftAutoScale", "SignalFilterBank", "SignalFilterBankLog"),
         *("SignalFilterBankSpectralSubtraction", "SignalFilterBankSquareRoot", "SignalFramer", "SignalOverlapAdd"),
         *("SignalPCAN", "SignalStacker", "SignalWindow"),
     ),
-    "softmax": ("SOFTMAX",),
     "state": ("ASSIGN_VARIABLE", "CALL_ONCE", "CIRCULAR_BUFFER", "READ_VARIABLE", "VAR_HANDLE"),
     "unary": (
-        *("ABS", "CEIL", "COS", "DEQUANTIZE", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LEAKY_RELU"),
+        *("ABS", "CAST", "CEIL", "COS", "DEQUANTIZE", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LEAKY_RELU"),
         *("LOG", "LOGICAL_NOT", "LOGISTIC", "NEG", "QUANTIZE", "RELU", "RELU6", "ROUND", "RSQRT", "SIN", "SQRT"),
         *("SQUARE", "TANH"),
     ),

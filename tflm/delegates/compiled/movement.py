@@ -1,4 +1,7 @@
-"""Copies of contiguous bytes, of rows, or of elements; and operators that only copy."""
+"""Copies of contiguous bytes, of rows, or of elements; operators that only copy, or make shapes.
+
+The constants of TFLM_DECODE are decoded once. Each invoke only copies them, because other tensors share their memory.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
 from tflm.compiler.intrinsics import copy_bytes, move_bytes
-from tflm.compiler.language import DONE, Address, Elements, Int32s, Step, emitted, kernel
+from tflm.compiler.language import DONE, REFUSED, Address, Elements, Int32s, Step, emitted, inlined, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.casts import as_int32
 from tflm.delegates.compiled.tiles import Writer
+from tflm.errors import OperatorError
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.support.elementwise import Copy, Copying
@@ -201,4 +206,47 @@ def _bind_copies(context: KernelContext, node: Node, profile: Profile) -> list[S
     return None if copies is None else copy_steps(copies)
 
 
-BINDINGS = dict.fromkeys(FAMILIES["movement"], _bind_copies)
+def _bind_decode(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    copies = []
+    for i, (scheme, encoded) in enumerate(node.op_data):
+        try:
+            elements = scheme.decode(encoded)
+        except OperatorError:
+            return None  # numpy rejects it when it runs
+        copies.append((node.eval_output(i).elements.reshape(-1).view(elements.dtype), elements))
+    return copy_steps(copies)
+
+
+@inlined
+def size_at(shape: Any, rank: int, place: int) -> Any:
+    """Return the size of a dimension, of which TFLM reads 32 bits; 1 for missing leading dimensions."""
+    return as_int32(shape[place]) if 0 <= place < rank else as_int32(1)
+
+
+@kernel
+def broadcast_shapes(shape1: Elements, shape2: Elements, y: Elements, rank1: int, rank2: int, rank: int) -> int:
+    """Set y to the shape that both shapes broadcast to."""
+    different = 0
+    for i in range(rank):
+        size1, size2 = size_at(shape1, rank1, i + rank1 - rank), size_at(shape2, rank2, i + rank2 - rank)
+        different += size1 != size2 and size1 != 1 and size2 != 1
+    if different:
+        return REFUSED
+    for i in range(rank):
+        size1, size2 = size_at(shape1, rank1, i + rank1 - rank), size_at(shape2, rank2, i + rank2 - rank)
+        y[i] = size2 if size1 == 1 else size1
+    return DONE
+
+
+def _bind_broadcast_args(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    shape1, shape2 = (node.eval_input(i).elements for i in range(2))
+    y = node.eval_output(0).elements
+    ranks = {"rank1": shape1.size, "rank2": shape2.size, "rank": y.size}
+    return [broadcast_shapes.step(shape1=shape1, shape2=shape2, y=y, **ranks)]
+
+
+BINDINGS = {
+    **dict.fromkeys(FAMILIES["movement"], _bind_copies),
+    "BROADCAST_ARGS": _bind_broadcast_args,
+    "TFLM_DECODE": _bind_decode,
+}

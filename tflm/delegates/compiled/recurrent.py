@@ -26,9 +26,8 @@ from tflm.compiler.language import (
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled
-from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
+from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid, sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.images import image_of
-from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.movement import copy_steps, move
 from tflm.delegates.compiled.plain_products import (
     Scale,

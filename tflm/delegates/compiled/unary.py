@@ -10,7 +10,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
+from tflm.compiler.language import (
+    DONE,
+    REFUSED,
+    Elements,
+    Float32s,
+    Int16s,
+    Shift,
+    Step,
+    UInt8s,
+    UInt16s,
+    inlined,
+    kernel,
+)
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import quotients
 from tflm.delegates.compiled.bindings import FAMILIES
@@ -25,8 +37,14 @@ from tflm.delegates.compiled.fixed_point import (
     stage_of,
     wrapped,
 )
-from tflm.delegates.compiled.functions import exponential, exponential_minus_one, hyperbolic_tangent
-from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
+from tflm.delegates.compiled.functions import (
+    exponential,
+    exponential_minus_one,
+    hyperbolic_tangent,
+    sigmoid_of_steps,
+    tanh_of_steps,
+)
+from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import Requantization, lookup_table
 from tflm.kernels.node import KernelContext, Node
@@ -331,4 +349,62 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step]:
     return look_ups
 
 
-BINDINGS = dict.fromkeys(FAMILIES["unary"], _bind)
+@kernel
+def convert(x: Elements, y: Elements, count: int) -> int:
+    """Convert to integers truncated to the bits of y, or to the nearest floats."""
+    for i in range(count):
+        y[i] = x[i]
+    return DONE
+
+
+@kernel
+def is_not_zero(x: Elements, y: UInt8s, count: int) -> int:
+    """Set y to 1 for any number but 0."""
+    for i in range(count):
+        y[i] = 1 if x[i] != 0 else 0
+    return DONE
+
+
+TRUNCATIONS: dict[str, Callable[..., Any]] = {"int32": as_int32, "int64": as_int64}
+Truncation = Annotated[Callable[..., Any], TRUNCATIONS]
+
+
+@kernel
+def truncate(truncation: Truncation, x: Float32s, y: Elements, limits: Float32s, highest: Elements, count: int) -> int:
+    """Truncate floats towards zero; NaN becomes 0.
+
+    Numbers below the first limit become the limit, those from the second limit on become `highest`. Both are 0 or
+    powers of 2, which float32 represents: there is no other float between the second limit and the integer below it.
+    """
+    lowest, above = limits[0], limits[1]
+    for i in range(count):
+        value = x[i]
+        if value >= above:
+            y[i] = highest[0]
+        elif value > lowest:
+            y[i] = truncation(value)
+        else:
+            y[i] = truncation(lowest) if value <= lowest else 0
+    return DONE
+
+
+IN_32_BITS = ("int8", "uint8", "int16", "uint16", "int32")
+"""Types whose numbers a processor truncates to in one instruction."""
+
+
+def _bind_cast(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    x, y = (tensor.elements.reshape(-1) for tensor in (node.eval_input(0), node.eval_output(0)))
+    have_floats = "f" in (x.dtype.kind, y.dtype.kind)
+    if x.dtype == y.dtype or (y.dtype != np.bool_ and not have_floats and x.itemsize == y.itemsize):
+        return copy_steps([(y, x.view(y.dtype))])
+    if y.dtype == np.bool_:
+        return [is_not_zero.step(x=x, y=y, count=y.size)]
+    if x.dtype == np.float32:
+        info, truncation = np.iinfo(y.dtype), "int32" if y.dtype in IN_32_BITS else "int64"
+        limits = np.array([info.min, info.max + 1], np.float32)
+        highest = np.array([info.max], y.dtype)
+        return [truncate.step(truncation=truncation, x=x, y=y, limits=limits, highest=highest, count=y.size)]
+    return [convert.step(x=x, y=y, count=y.size)]
+
+
+BINDINGS = {**dict.fromkeys(FAMILIES["unary"], _bind), "CAST": _bind_cast}

@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess: boxes relative to anchors, and non-maximum suppression.
+"""TFLite_Detection_PostProcess: boxes relative to anchors, and non-maximum suppression; BasicClassifier.
 
 Boxes are not sorted: the best of the remaining boxes is selected repeatedly, the first one if scores are equal.
 """
@@ -204,7 +204,7 @@ def select_boxes_of_classes(
     return DONE
 
 
-def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+def _bind_detection(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
     parameters: DetectionParameters = node.op_data
     encodings, predictions, anchors = (node.eval_input(i).elements for i in range(3))
     outputs = [node.eval_output(i).elements.reshape(-1) for i in range(4)]
@@ -237,4 +237,29 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     return [decode, *clear_steps(*outputs), select]
 
 
-BINDINGS = {"TFLite_Detection_PostProcess": _bind}
+@kernel
+def classify(
+    posteriors: Int32s, classes: Int32s, thresholds: Int32s, reached: UInt8s, chosen: Int32s, size: int, count: int
+) -> int:
+    """Look up `count` of the `size` posteriors."""
+    outside = 0
+    for i in range(count):
+        outside += classes[i] < 0 or classes[i] >= size
+    if outside:
+        return REFUSED
+    for i in range(count):
+        posterior = posteriors[classes[i]]
+        reached[i] = posterior >= thresholds[i]
+        chosen[i] = posterior
+    return DONE
+
+
+def _bind_classifier(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    posteriors, classes, thresholds = (node.eval_input(i).elements.reshape(-1) for i in range(3))
+    reached, chosen = (node.eval_output(i).elements for i in range(2))
+    inputs = {"posteriors": posteriors, "classes": classes, "thresholds": thresholds}
+    outputs = {"reached": reached.view(np.uint8), "chosen": chosen}
+    return [classify.step(**inputs, **outputs, size=posteriors.size, count=classes.size)]
+
+
+BINDINGS = {"BasicClassifier": _bind_classifier, "TFLite_Detection_PostProcess": _bind_detection}
