@@ -112,6 +112,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"product": dtype, "output": dtype, "x": dtype, "w": dtype, "y": dtype, "sums": sums}
         for dtype, sums in (("float32", "float32"), ("int8", "int32"), ("int16", "int64"))
     ],
+    batch_matmul.multiply_matrices: [*map(_same("total", "output", "x", "w", "y"), ("float32", "int8", "int16"))],
     movement.broadcast_shapes: [*map(_same("shape1", "shape2", "y"), ("int32", "int64"))],
     unary.convert: [
         {"x": x, "y": y} for x, y in (("int8", "int32"), ("int32", "int8"), ("int64", "float32"), ("uint8", "int64"))
@@ -306,6 +307,42 @@ def _matmul(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     if dtypes["y"] == "int16":
         values |= {"significand": int(rng.integers(1, 1 << 15)), "right": int(rng.integers(1, 30))}
     return values
+
+
+def _matrices(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Matrices whose dimensions are swapped, or not."""
+    rows, depth, columns = 3, 4, 5
+    left, right = _shifts(rng)
+    significand = int(rng.integers(1 << 30, 1 << 31))
+    if dtypes["y"] == "int16":
+        left, right, significand = 0, int(rng.integers(1, 30)), significand >> 16
+    x_row, x_step = (depth, 1) if rng.integers(2) else (1, rows)
+    w_step, w_column = (columns, 1) if rng.integers(2) else (1, depth)
+    x_zero_point, w_zero_point = rng.integers(-128, 128, 2).tolist()
+    return {
+        "x": array(rng, dtypes["x"], 2 * rows * depth),
+        "w": array(rng, dtypes["w"], 2 * depth * columns),
+        "y": array(rng, dtypes["y"], 2 * rows * columns),
+        "places": np.array([1, 0, 0, 1], np.int32),
+        "shape": batch_matmul.Matrices(
+            2,
+            rows,
+            depth,
+            columns,
+            x_size=rows * depth,
+            w_size=depth * columns,
+            x_row=x_row,
+            x_step=x_step,
+            w_column=w_column,
+            w_step=w_step,
+            x_zero_point=x_zero_point,
+            w_zero_point=w_zero_point,
+            significand=significand,
+            left=left,
+            right=right,
+            zero_point=7,
+        ),
+    }
 
 
 SCALARS = {"int16": INT16, "int32": INT32, "float32": FLOAT32}
@@ -815,6 +852,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "arithmetic.combine_linearly": _line,
         "arithmetic.multiply": _factors,
         "batch_matmul.matmul": _matmul,
+        "batch_matmul.multiply_matrices": _matrices,
         "movement.broadcast_shapes": _broadcast,
         "unary.truncate": _truncate,
         "custom.classify": _classify,

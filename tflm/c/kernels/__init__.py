@@ -13,7 +13,6 @@ from tflm.c.kernels import (
     dense,
     depthwise_convolution,
     flat_convolution,
-    matrices,
     permutation,
     pooling,
     recurrence,
@@ -54,7 +53,6 @@ KERNELS: Mapping[str, SmallKernel] = {
     **dict.fromkeys(
         ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), SmallKernel(pooling.bind, no_scratch, pooling.overlap, True)
     ),
-    "BATCH_MATMUL": SmallKernel(matrices.bind, no_scratch, no_overlap, False),
     "SVDF": SmallKernel(recurrence.bind_svdf, no_scratch, no_overlap, False),
     "SignalFilterBankSquareRoot": SmallKernel(signal.bind_square_root, no_scratch, no_overlap, False),
     "TRANSPOSE_CONV": SmallKernel(transposed_convolution.bind, no_scratch, no_overlap, False),
