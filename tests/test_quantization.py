@@ -12,6 +12,8 @@ from typing import Any
 import float_models
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
 from oracle import Oracle, OracleError
 from test_outside import with_data_behind
 from typer.testing import CliRunner
@@ -35,7 +37,8 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.tables import METADATA_NAME, encode_offsets
+from tflm.schema.tables import METADATA_NAME, Buffer, encode_offsets
+from tflm.testing.operators import OPERATORS
 
 INT8_MODEL = Path(__file__).parents[1] / "examples/hello_world/hello_world_int8.tflite"
 M4 = tflm.targets.by_name("cortex-m4")
@@ -325,6 +328,18 @@ def test_labels_add_the_accuracy_of_both_models_and_the_effect_of_int16(without_
     assert without_package[-1].activations == "int16"
 
 
+def test_an_alternative_that_the_library_rejects_has_the_reason(
+    without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rejecting, *_) = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
+    answers = iter([[], [rejecting], []])
+    monkeypatch.setattr(module, "check_device", lambda *_, **__: next(answers))
+    found = tflm.quantize(LAYER, float_models.samples(6, 8), labels=np.arange(6) % 4)
+    reason = f"{rejecting.operator}: {rejecting.happens}"
+    assert [each.reason for each in found.alternatives] == [reason, ""]
+    assert found.alternatives[0][1:] == (None, None, None, reason)
+
+
 def test_an_operator_that_the_library_rejects_is_tried_with_other_types(
     without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,3 +490,51 @@ def test_the_estimated_arena_is_that_of_the_vendors_int8_model(
     target = tflm.targets.by_name(part)
     measured = tflm.measure_arena(models[1], tflm.AllOpsResolver(), target=target, kernels=kernels)
     assert estimated_int8_arena(models[0], target=target, kernels=kernels) == measured.minimum_arena_bytes
+
+
+CONVOLUTIONS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3}
+"""The dimension of the weights that has a scale for each index."""
+
+ESTIMATED = (*CONVOLUTIONS, "SOFTMAX", "LOGISTIC", "AVERAGE_POOL_2D", "ADD", "MUL")
+
+
+def in_both(data: bytes, dimension: int) -> tuple[bytes, bytes] | None:
+    """A model with weights that have a scale for each index of a dimension, and with floats; None if it is not int8."""
+    root = read_model(memoryview(data))
+    main = (root.subgraphs or [])[0]
+    tensors, (operator, *_) = main.tensors or [], main.operators or []
+    if {tensor.type for tensor in tensors} not in ({TensorType.INT8}, {TensorType.INT8, TensorType.INT32}):
+        return None
+    if dimension >= 0:
+        weights = tensors[operator.inputs[1]]
+        weights.quantization = quantized([1 / 64] * weights.shape[dimension], 0, dimension)
+    before = write_model(root)
+    for tensor in tensors:
+        tensor.type, tensor.quantization = TensorType.FLOAT32, None
+        if tensor.buffer:
+            (root.buffers or []).append(Buffer(data=bytes(4 * int(np.prod(tensor.shape)))))
+            tensor.buffer = len(root.buffers or ()) - 1
+    return before, write_model(root)
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.data(), st.sampled_from(["cmsis-nn", "reference"]))
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_the_estimated_arena_of_an_operator_in_float_is_that_of_the_operator_in_int8(
+    name: str, data: st.DataObject, kernels: str
+) -> None:
+    """litert-quantizer adds zeros as the bias of a convolution without one."""
+    both = in_both(data.draw(OPERATORS[name])[0], CONVOLUTIONS.get(name, -1))
+    assume(both is not None)
+    model, in_float = map(tflm.Model, both or ())
+    try:
+        measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=M4, kernels=kernels)
+    except tflm.TflmError:
+        reject()
+    estimate = estimated_int8_arena(in_float, target=M4, kernels=kernels)
+    inputs = (model.subgraphs[0].operators or [])[0].inputs
+    if name in CONVOLUTIONS and inputs[2:] in ((), (-1,)):
+        assert estimate is not None
+        assert estimate >= measured.minimum_arena_bytes
+    else:
+        assert estimate == measured.minimum_arena_bytes

@@ -153,7 +153,8 @@ def int8_outline(model: Model) -> bytes:
 
     Its weights are zero and its scales arbitrary, so it takes the memory of the quantized model, and computes nothing.
     """
-    root, roles = read_model(memoryview(prepared(model))), _roles(model)
+    data = prepared(model)
+    root, roles = read_model(memoryview(data)), _roles(Model(data))
     for index, tensor in enumerate((root.subgraphs or [])[0].tensors or ()):
         if tensor.type is TensorType.FLOAT32:
             _retype(root, tensor, *roles.get(index, (TensorType.INT8, USUAL)))
