@@ -299,6 +299,11 @@ def test_parameters_are_constant_and_equal_ones_are_shared() -> None:
     assert len([name for _, kind, name in structures if kind == "cmsis_nn_dims"]) == 3  # images, weights, and bias
 
 
+def test_a_failing_call_returns_one_more_than_the_index_of_its_operator() -> None:
+    text = compiled(convolution(operators=3)).files["model.c"]
+    assert re.findall(r" != ARM_CMSIS_NN_SUCCESS\) {\s+return (\d+);", text) == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_ram_for_every_part_is_enough_for_each(name: str) -> None:
     model, _ = CALLS[name]

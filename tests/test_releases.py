@@ -62,6 +62,12 @@ def test_what_a_distribution_contains_is_in_the_history() -> None:
         for version in versions:
             assert position(version.commit) >= 0, version
             assert version.kernels == "" or version.kernels in tflm.libraries.MODULES, version
+    rows = [line.split("\t") for line in (PACKAGE / "releases/distributions.txt").read_text().splitlines()]
+    words = {True: "yes", False: "no", None: "?"}
+    found = [version for versions in distributions().values() for version in versions]
+    assert [(each.name, each.version, words[each.static_memory]) for each in found] == [
+        (*row[:2], row[4]) for row in rows
+    ]
 
 
 @pytest.mark.parametrize(
