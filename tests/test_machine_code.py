@@ -550,6 +550,11 @@ def test_kernels_of_one_function_have_keys_of_their_own() -> None:
     assert len({cache.key(kernel) for kernel in kernels}) == 8
 
 
+def test_a_kernel_is_the_same_whatever_the_order_of_its_constants() -> None:
+    constants = {"function": "less", "x1": "int8", "x2": "int16", "y": "int8"}
+    assert each.of(**dict(reversed(constants.items()))) is each.of(**constants)
+
+
 # --- Files and folders -------------------------------------------------------------------------------------------
 
 

@@ -184,7 +184,7 @@ class Kernel:
         self.constants = dict(constants or {})
         self.name = self.function_name
         if self.constants:
-            self.name += ":" + ",".join(f"{name}={value}" for name, value in self.constants.items())
+            self.name += ":" + ",".join(f"{name}={value}" for name, value in sorted(self.constants.items()))
         self.__doc__ = function.__doc__
         self._kinds: dict[str, Kind] | None = None
         self._family: dict[str, Self] = {}
