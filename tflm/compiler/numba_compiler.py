@@ -30,7 +30,10 @@ from numba.extending import intrinsic  # noqa: E402
 
 
 class _Functions(AOTCodeLibrary):  # type: ignore[misc]
-    """Functions in LLVM IR, which are inlined into their callers."""
+    """Functions in LLVM IR, which are inlined into their callers, and optimized there."""
+
+    def _optimize_final_module(self) -> None:
+        pass
 
     def get_pointer_to_function(self, name: str) -> int:
         return 0
