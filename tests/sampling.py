@@ -26,6 +26,15 @@ def some(values: Iterable[Any], *often: Any) -> list[Any]:
     return [value if value in often else _rare(value) for value in found]
 
 
+def one_type_each(names: Iterable[str], first: int = 0) -> list[str]:
+    """Return one of the names such as "ADD-INT8" for each operator, of another type from operator to operator, and for
+    each `first`."""
+    of_operators: dict[str, list[str]] = {}
+    for name in names:
+        of_operators.setdefault(name.partition("-")[0], []).append(name)
+    return [same[(place + first) % len(same)] for place, same in enumerate(of_operators.values())]
+
+
 def examples(count: int) -> int:
     """Return the number of examples of a random test: this many in `make long`, two fifths of them in `make test`."""
     return count if settings().max_examples >= MANY else max(2 * count // 5, 1)

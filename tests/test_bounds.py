@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import flatbuffers
 import numpy as np
 import pytest
+from sampling import one_type_each, some
 from test_broken_models import finished, table_of, vector_of
 
 import tflm
@@ -131,8 +133,10 @@ def few_objects() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", LARGE)
+KEEPING = [(name, engine) for place, engine in enumerate(ENGINES) for name in one_type_each(LARGE, place)]
+
+
+@pytest.mark.parametrize(("name", "engine"), some(itertools.product(LARGE, ENGINES), *KEEPING))
 @pytest.mark.usefixtures("few_objects")
 def test_every_kernel_declares_what_it_keeps(name: str, engine: str) -> None:
     """What numpy has got for arrays since allocation began, and not given back, is what was declared.
