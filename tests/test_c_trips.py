@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from tflm.c.program import KernelCall, Pointer, Table
 from tflm.c.trips import trips_of
 from tflm.compiler.language import DONE, Int32s, Int64s, kernel
 from tflm.schedule.calls import RamBuffer
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, IfOptions, TensorType, WhileOptions
 
 RAN: Counter[str] = Counter()
 """What ran in Python."""
@@ -149,3 +151,58 @@ def test_a_kernel_that_was_not_counted_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(instructions, "measured_instructions", dict)
     assert instructions_of(program).total is None
     assert instructions_of(program).unknown == tuple(name for name, *_ in keys)
+
+
+def of_subgraphs(code: BuiltinOperator, options: Any, *sizes: int) -> int:
+    """Estimate a model whose only operator runs subgraphs of that many operators; each trip is one instruction."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    types = [TensorType.FLOAT32] if code is BuiltinOperator.WHILE else [TensorType.BOOL, TensorType.FLOAT32]
+    inputs = [main.input("x", (1, 2) if type is TensorType.FLOAT32 else (1,), type) for type in types]
+    y = main.tensor("y", (1, 2), TensorType.FLOAT32)
+    main.operator(code, inputs, [y], options)
+    main.output(y)
+    for number, size in enumerate(sizes):
+        subgraph = builder.subgraph()
+        x = subgraph.input("x", (1, 2), TensorType.FLOAT32)
+        for _ in range(size):
+            x, before = subgraph.tensor("t", (1, 2), TensorType.FLOAT32), x
+            subgraph.operator(BuiltinOperator.ABS, [before], [x])
+        if code is BuiltinOperator.WHILE and number == 0:
+            holds, limit = (
+                subgraph.tensor("holds", (1, 2), TensorType.BOOL),
+                subgraph.constant("limit", np.float32([9])),
+            )
+            subgraph.operator(BuiltinOperator.LESS, [x, limit], [holds])
+            x = holds
+        subgraph.output(x)
+    program = tflm.compile_model(tflm.Model(builder.build())).program
+    costs = {
+        key: dict.fromkeys(itertools.chain.from_iterable(map(trips_of, program.calls())), (1.0, 1.0))
+        for key in keys_of(program).values()
+    }
+    rest = dict.fromkeys(instructions.program_counts(program), (1.0, 1.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instructions, "measured_instructions", lambda: {**costs, instructions.PROGRAM: rest})
+        found = instructions_of(program)
+    assert found.total is not None
+    assert found.unknown == ()
+    assert 0 < found.operators[0]["cortex-m4", "-O2"] < found.total["cortex-m4", "-O2"]
+    return found.total["cortex-m4", "-O2"]
+
+
+def test_both_subgraphs_of_if_count_half() -> None:
+    options = IfOptions(then_subgraph_index=1, else_subgraph_index=2)
+    short, mixed, long = (of_subgraphs(BuiltinOperator.IF, options, *sizes) for sizes in ((1, 1), (1, 5), (5, 5)))
+    assert 2 * mixed == short + long
+    assert mixed == of_subgraphs(BuiltinOperator.IF, options, 5, 1)
+    assert short < long
+
+
+def test_a_while_counts_with_one_iteration() -> None:
+    """Its condition runs before the iteration and after it."""
+    options = WhileOptions(cond_subgraph_index=1, body_subgraph_index=2)
+    short, body, condition = (
+        of_subgraphs(BuiltinOperator.WHILE, options, *sizes) for sizes in ((1, 1), (1, 4), (4, 1))
+    )
+    assert condition - short == 2 * (body - short) > 0

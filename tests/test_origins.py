@@ -109,7 +109,7 @@ FIGURES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"instructions": Instructions(None, {}, ("one", "two"))},
         {"instructions": "unknown: not counted for one, two"},
     ),
-    "other subgraphs": ({"instructions": Instructions(None, {})}, {"instructions": "unknown: the model runs other"}),
+    "no estimate": ({"instructions": Instructions(None, {})}, {"instructions": "unknown: the model calls library"}),
     "a library": (
         {
             "generated_ram_bytes": 999,

@@ -84,7 +84,7 @@ def _span(places: Sequence[Place]) -> str:
 
 def _unknown(instructions: Instructions) -> str:
     if not instructions.unknown:
-        return "unknown: the model runs other subgraphs or calls library functions"
+        return "unknown: the model calls library functions"
     return f"unknown: not counted for {', '.join(instructions.unknown)}"
 
 

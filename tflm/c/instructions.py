@@ -10,13 +10,13 @@ from __future__ import annotations
 import csv
 import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
 from tflm.c import source
-from tflm.c.control_flow import Repeat, calls_in
-from tflm.c.program import KernelCall, OperatorCode, Program, Statement
+from tflm.c.control_flow import If, Repeat, RunOnce, SubgraphCall, While, calls_in
+from tflm.c.program import KernelCall, OperatorCode, Program, Statement, reached_subgraphs
 from tflm.c.sizes import Build, text_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
@@ -27,6 +27,9 @@ COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
 KernelKey = tuple[str, int, bool]
 """Key of a kernel's figures: its name and checksum, and whether the program calls it from a single place."""
 
+Work = Mapping[Build, float]
+"""Instructions for each of `COUNTED_BUILDS`."""
+
 PROGRAM: KernelKey = ("", 0, False)
 """Key of the program's own code between its calls."""
 
@@ -36,7 +39,7 @@ class Instructions:
     """Estimated instructions of an invoke.
 
     Attributes:
-        total: for each processor and optimization; None if a kernel has no estimate, or the model runs other subgraphs.
+        total: for each processor and optimization; None if a kernel has no estimate, or the model calls a library.
         operators: instructions of each operator's kernels, by index in the model; operators without an estimate are
             missing.
         unknown: names of kernels without an estimate.
@@ -73,36 +76,82 @@ def keys_of(program: Program) -> dict[Kernel, KernelKey]:
 
 
 def instructions_of(program: Program) -> Instructions:
-    """Estimate the instructions of an invoke of a program."""
-    totals: Counter[Build] = Counter()
+    """Estimate the instructions of an invoke of a program, which is not the first after a reset.
+
+    Both subgraphs of an IF count half, and a WHILE counts with one iteration.
+    """
+    estimate = _Estimate(program)
     operators: dict[int, Counter[Build]] = {}
+    works: list[Work | None] = [_sum(PROGRAM, program_counts(program))]
     partial: set[int] = set()
-    unknown: dict[str, None] = {}
-    keys = keys_of(program)
-    is_straight = True
     for code in program.subgraphs[0]:
         if not isinstance(code, OperatorCode):
             continue
         number = program.number_of(code.operator)
-        for statement in code.statements:
-            call, count = repeated(statement)
-            costs = None if call is None else _costs_of(call, count, keys)
-            if costs is None:
-                is_straight = is_straight and call is not None
-                unknown |= {} if call is None else {source.name_of(call.kernel): None}
-                partial.add(number)
-                continue
-            operators.setdefault(number, Counter()).update(costs)
-            totals.update(costs)
-    rest = _sum(PROGRAM, program_counts(program))
-    is_known = rest is not None and is_straight and not unknown
-    total = {build: round(totals[build] + (rest or {}).get(build, 0)) for build in COUNTED_BUILDS} if is_known else None
+        work = estimate.total(code.statements)
+        works.append(work)
+        operators.setdefault(number, Counter()).update(work or {})
+        partial.update([number] if work is None else [])
+    total = _total(works)
     by_operator = {
-        index: {build: round(count) for build, count in each.items()}
+        index: {build: round(each[build]) for build in COUNTED_BUILDS}
         for index, each in operators.items()
         if index not in partial
     }
-    return Instructions(total, by_operator, tuple(unknown))
+    rounded = None if total is None else {build: round(total[build]) for build in COUNTED_BUILDS}
+    return Instructions(rounded, by_operator, tuple(estimate.unknown))
+
+
+class _Estimate:
+    """Estimates the instructions of a program's statements.
+
+    Args:
+        program: the program.
+
+    Attributes:
+        unknown: names of kernels without an estimate.
+    """
+
+    def __init__(self, program: Program):
+        self._keys = keys_of(program)
+        self.unknown: dict[str, None] = {}
+        self._subgraphs: dict[int, Work | None] = {}
+        for index in filter(None, reached_subgraphs(program.bound)):
+            codes = [code for code in program.subgraphs[index] if isinstance(code, OperatorCode)]
+            statements = [statement for code in codes for statement in code.statements]
+            own = _sum(PROGRAM, {"call": 1, "calls of kernels": sum(repeated(each)[1] for each in statements)})
+            self._subgraphs[index] = _total([own, self.total(statements)])
+
+    def total(self, statements: Sequence[Statement]) -> Work | None:
+        """Return the instructions of statements; None if a part has no estimate."""
+        return _total([self._work(statement) for statement in statements])
+
+    def _work(self, statement: Statement) -> Work | None:
+        if isinstance(statement, If):
+            both = _total([self._run(statement.then), self._run(statement.otherwise)])
+            return None if both is None else {build: work / 2 for build, work in both.items()}
+        if isinstance(statement, While):
+            condition = self._subgraphs[statement.condition]
+            return _total([self.total(statement.before), condition, self._run(statement.body), condition])
+        if isinstance(statement, RunOnce):
+            return {}
+        call, count = repeated(statement)
+        work = None if call is None else _costs_of(call, count, self._keys)
+        self.unknown |= {source.name_of(call.kernel): None} if call is not None and work is None else {}
+        return work
+
+    def _run(self, call: SubgraphCall[KernelCall]) -> Work | None:
+        return _total([self.total(call.before), self._subgraphs[call.subgraph], self.total(call.after)])
+
+
+def _total(works: Sequence[Work | None]) -> Counter[Build] | None:
+    """Return the sum of instructions; None if one of them is unknown."""
+    found: Counter[Build] = Counter()
+    for work in works:
+        if work is None:
+            return None
+        found.update(work)
+    return found
 
 
 def repeated(statement: Statement) -> tuple[KernelCall | None, int]:
