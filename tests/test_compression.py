@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import assert_close, measured_figures, printed_figures
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16, INT32, INT64
 from oracle import Oracle
@@ -459,3 +459,28 @@ def test_a_limit_that_can_not_be_met_is_an_error(path: Path) -> None:
         assert f"the smallest {what} found has" in refusal("compress", path, "-o", output, option, "100")
     assert not output.exists()
     assert "lacks TFLM_DECODE" in refusal("compress", path, "--target", "cortex-m4", "--kernels", "arduino")
+
+
+@settings(max_examples=6)
+@given(st.lists(st.sampled_from([16, 48, 150]), min_size=3, max_size=4), st.integers(0, 3))
+def test_the_file_shrinks_as_far_as_each_arena_lets_it(sizes: list[int], seed: int) -> None:
+    """What is more than an arena has is not taken, and each larger arena has a file that is no larger."""
+    rng = np.random.default_rng(seed)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    values = [main.input("x", (1, sizes[0]), INT8, tflm.quantized(0.5, 3))]
+    for i, (before, after) in enumerate(itertools.pairwise(sizes)):
+        weights = main.constant(f"w{i}", sparse((after, before), rng.uniform(0.05, 0.3)), tflm.quantized(0.01, 0))
+        values.append(main.tensor(f"y{i}", (1, after), INT8, tflm.quantized(0.5, 3)))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [values[-2], weights, -1], [values[-1]], FullyConnectedOptions())
+    main.output(values[-1])
+    model = tflm.Model(builder.build())
+    least = tflm.measure_arena(model, tflm.AllOpsResolver()).minimum_arena_bytes
+    enough = tflm.compress(model).minimum_arena_bytes
+    files = []
+    for ram in np.linspace(least, max(least, enough), 4).astype(int).tolist():
+        within = tflm.compress(model, ram=ram)
+        assert tflm.measure_arena(within.model, tflm.AllOpsResolver()).minimum_arena_bytes <= ram
+        files.append(len(within.data))
+    assert files == sorted(files, reverse=True)
+    assert files[-1] == len(tflm.compress(model).data)
