@@ -113,6 +113,9 @@ def test_reports_escape_every_text_that_they_hold() -> None:
     report = Report(CONTROL, [(CONTROL, CONTROL)], [table], [CONTROL])
     for text in (report.html(), "\n".join(table_lines(table, 200)), table.markdown()):
         require_printable(text)
+    element = "<script>"
+    report = Report(element, [(element, element)], [Table(element, {element: NAME}, [[element]])], [element])
+    assert element not in report.html()
     assert printable("größe, 日本: fine") == "größe, 日本: fine"
 
 
