@@ -13,6 +13,7 @@ from typing import Any
 
 RECORDED = Path(__file__).with_name("recorded") / "reports.json"
 SENTENCES = RECORDED.with_name("sentences.json")
+CHECKS = RECORDED.with_name("checks.json")
 EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
 INT8, FLOAT = (str(EXAMPLES / f"hello_world_{type}.tflite") for type in ("int8", "float"))
 

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from checker_sentences import unused_sentences
+from recorded_reports import CHECKS, require_recorded
 from sampling import examples, some
 
 from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory import simple_memory_allocator as module
-from tflm.testing import CheckFailed, check_allocator
+from tflm.testing import CheckFailed, allocator_check, check_allocator
 
 
 @pytest.mark.parametrize("allocator", [SimpleMemoryAllocator, RecordingSimpleMemoryAllocator])
@@ -83,6 +85,13 @@ FAULTS = {
     "temp in 16 bits": ("self.temp = start + size", "self.temp = start + size & 0xFFFF"),
     "the tail in 16 bits": ("self.tail = start", "self.tail = start & 0xFFFF"),
     "shared temps": ("self._live_temps: list[int] = []", "self._live_temps = TEMPS"),
+    "resizable buffer at 16": (
+        "self.resize_buffer(0, size, alignment, what)\n        return 0",
+        "self.resize_buffer(0, size, alignment, what)\n        return 16",
+    ),
+    "a release frees bytes": ("self._live_temps.remove(offset)", "self._live_temps.remove(offset); self.temp = offset"),
+    "the tail begins behind the arena": ("self.tail = arena.size", "self.tail = arena.size + 1"),
+    "another exception": ('raise ArenaError(f"no temp', 'raise KeyError(f"no temp'),
     "available bytes": ("align_down(self.tail, alignment) - align_up", "self.tail - align_up"),
 }
 """Texts of the allocator's source, and what replaces them."""
@@ -90,9 +99,14 @@ FAULTS = {
 
 @pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CheckFailed):
+def test_a_planted_fault_is_reported_as_recorded(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckFailed) as found:
         check_allocator(faulty_allocator(fault, monkeypatch))
+    require_recorded(f"allocator: {fault}", str(found.value).splitlines(), CHECKS, "\n")
+
+
+def test_every_sentence_of_the_checker_reports_a_planted_fault() -> None:
+    assert unused_sentences(allocator_check, "allocator") == []
 
 
 @pytest.mark.parametrize("fault", some(FAULTS, "shared temps", "temp in 16 bits"))

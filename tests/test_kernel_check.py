@@ -233,3 +233,23 @@ def test_what_is_reported_is_small(fault: str) -> None:
     with pytest.raises(CheckFailed) as found:
         check_kernel(FAULTS[fault], oracle)
     assert len(str(found.value).splitlines()) <= 8
+
+
+def rejects_late(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    if x.size:
+        raise tflm.OperatorError("elements are not supported")
+
+
+@pytest.mark.usefixtures("unshrunk")
+def test_a_kernel_may_reject_elements_only_where_the_oracle_does() -> None:
+    check_kernel(kernel(right), kernel(right), max_examples=3)
+    with pytest.raises(CheckFailed, match="the kernel raised OperatorError in an invoke, the oracle does not"):
+        check_kernel(kernel(rejects_late), kernel(right), max_examples=3)
+    with pytest.raises(tflm.ArgumentError, match="rejected every model"):
+        check_kernel(kernel(rejects_late), kernel(rejects_late), max_examples=3)
+
+
+@pytest.mark.usefixtures("unshrunk")
+def test_an_output_has_the_shape_of_the_oracles() -> None:
+    with pytest.raises(CheckFailed, match=r"the result has shape .*, the oracle's has \[7, 7\]"):
+        check_kernel(kernel(right), lambda model, inputs: [np.zeros((7, 7), np.int8)], max_examples=3)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from checker_sentences import unused_sentences
 from models import counter
+from recorded_reports import CHECKS, require_recorded
 from sampling import examples, some
 
 import tflm
@@ -15,7 +17,7 @@ from tflm.memory import PLANNERS, Buffer, GreedyMemoryPlanner, LinearMemoryPlann
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER
 from tflm.memory.planner import MemoryPlanner
 from tflm.memory.planners import place_greedily, place_linearly
-from tflm.testing import CheckFailed, check_planner
+from tflm.testing import CheckFailed, check_planner, planner_check
 
 
 @pytest.mark.parametrize("name", [name for name in PLANNERS if name != "optimal"])
@@ -101,7 +103,7 @@ class CountsFailures(GreedyMemoryPlanner):
 
 
 class Shared(GreedyMemoryPlanner):
-    everything: list[Buffer] = []  # noqa: RUF012
+    everything: list[Buffer]
 
     def init(self, working_bytes: int) -> None:
         super().init(working_bytes)
@@ -136,6 +138,23 @@ class DependsOnCount(GreedyMemoryPlanner):
             order = [*self._buffers][:: 1 if self.plans % 2 else -1]
             self._offsets = place_greedily(order)[:: 1 if self.plans % 2 else -1]
         return self._offsets
+
+
+class GrowsWhenAsked(GreedyMemoryPlanner):
+    asked = 0
+
+    def get_maximum_memory_size(self) -> int:
+        self.asked += 1
+        return super().get_maximum_memory_size() + self.asked // 2
+
+    def add_buffer(self, *arguments: Any) -> None:
+        super().add_buffer(*arguments)
+        self.asked = 0
+
+
+class RaisesKeyError(GreedyMemoryPlanner):
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
+        return dict(enumerate(self._placed()))[buffer_index]
 
 
 class CountsFromOne(GreedyMemoryPlanner):
@@ -203,6 +222,8 @@ FAULTS = {
             Shared,
             PreservesLess,
             CountsFromOne,
+            GrowsWhenAsked,
+            RaisesKeyError,
             LargestSizeSoFar,
             PlanOfAsManyBuffers,
             DependsOnCount,
@@ -213,13 +234,22 @@ FAULTS = {
 
 @pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault: str) -> None:
-    with pytest.raises(CheckFailed):
-        check_planner(FAULTS[fault])
+def test_a_planted_fault_is_reported_as_recorded(fault: str) -> None:
+    Shared.everything = []
+    with pytest.raises(CheckFailed) as found:
+        check_planner(FAULTS[fault], max_examples=20)
+    if fault != "CountsFailures":  # which random problems find
+        require_recorded(f"planner: {fault}", str(found.value).splitlines(), CHECKS, "\n")
+
+
+def test_every_sentence_of_the_checker_reports_a_planted_fault() -> None:
+    """Planners of several memories are in tests/test_several_memories.py."""
+    assert unused_sentences(planner_check, "planner") == []
 
 
 @pytest.mark.parametrize("fault", some(FAULTS, "from 16 on", "steps modulo 32", "Moving"))
 def test_what_is_reported_is_small(fault: str) -> None:
+    Shared.everything = []
     with pytest.raises(CheckFailed) as found:
         check_planner(FAULTS[fault])
     assert len(str(found.value).splitlines()) <= 25

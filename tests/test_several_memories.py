@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph, shrinking_network
+from recorded_reports import CHECKS, require_recorded
 from sampling import examples
 from test_cli import INT8_MODEL
 
@@ -336,20 +337,22 @@ FAULTS: list[Change] = [
 
 @pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize("fault", range(len(FAULTS)))
-def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_planner_reports_planted_faults_as_recorded(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several_memories, "MAX_STATES", 4)
-    with pytest.raises(CheckFailed):
+    with pytest.raises(CheckFailed) as found:
         check_planner(faulty(FAULTS[fault]), memories=[m.bytes for m in SIZES], max_examples=30)
+    require_recorded(f"planner of memories: {fault}", str(found.value).splitlines(), CHECKS, "\n")
 
 
 @pytest.mark.usefixtures("unshrunk")
-def test_a_memory_that_is_missing_is_named() -> None:
+def test_a_memory_that_is_missing_is_reported_as_recorded() -> None:
     class Beyond(SeveralMemoriesPlanner):
         def get_offset_for_buffer(self, index: int) -> int:
             return len(SIZES) * REGION_BYTES
 
-    with pytest.raises(CheckFailed, match=f"is in memory {len(SIZES)}; there are {len(SIZES)}"):
+    with pytest.raises(CheckFailed, match=f"is in memory {len(SIZES)}; there are {len(SIZES)}") as found:
         check_planner(lambda: Beyond(SIZES), memories=[m.bytes for m in SIZES], max_examples=10)
+    require_recorded("planner of memories: missing", str(found.value).splitlines(), CHECKS, "\n")
 
 
 @pytest.mark.usefixtures("unshrunk")
