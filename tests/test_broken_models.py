@@ -883,8 +883,14 @@ def of_scalars(operator: str, inputs: int, types: tuple[TensorType, TensorType],
     return builder.build()
 
 
-@pytest.mark.parametrize("operator", REGISTRATIONS)
-@pytest.mark.parametrize("scale", some([3e38, 1e-45, math.inf, -math.inf, 0.0, 0.25], 3e38, 1e-45, math.inf))
+EXTREME_SCALES, OTHER_SCALES = (3e38, 1e-45, math.inf), (-math.inf, 0.0, 0.25)
+OPERATORS_AND_SCALES = some(
+    itertools.product(REGISTRATIONS, (*EXTREME_SCALES, *OTHER_SCALES)),
+    *zip(REGISTRATIONS, itertools.cycle(EXTREME_SCALES)),
+)
+
+
+@pytest.mark.parametrize(("operator", "scale"), OPERATORS_AND_SCALES)
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_any_scale_of_an_operator_is_run_or_refused(operator: str, scale: float, inputs: int) -> None:
     """Scales of the inputs or of the output, for all types."""

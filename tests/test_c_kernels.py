@@ -584,9 +584,9 @@ def bound_cases(operator: str, cases: int, bind: BindSteps, package: str = SMALL
 @pytest.mark.parametrize(
     ("operators", "cases", "bind"),
     [
-        pytest.param(OPERATORS_IN_C, 20, bind_small, id="all"),
-        pytest.param([SELDOM], 120, bind_small, id="LSTM"),
-        pytest.param(LEAN, 25, lean_or_small, id="lean"),
+        pytest.param(OPERATORS_IN_C, 10, bind_small, id="all"),
+        pytest.param([SELDOM], 60, bind_small, id="LSTM"),
+        pytest.param(LEAN, 12, lean_or_small, id="lean"),
         pytest.param(OPERATORS_IN_C, 40, bind_small, id="all, more cases", marks=pytest.mark.long),
         pytest.param([SELDOM], 200, bind_small, id="LSTM, more cases", marks=pytest.mark.long),
         pytest.param(LEAN, 60, lean_or_small, id="lean, more cases", marks=pytest.mark.long),

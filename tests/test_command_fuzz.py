@@ -22,7 +22,7 @@ from tflm.cli.group import BUG
 from tflm.libraries import library_for
 from tflm.schema import BuiltinOperator, ConcatenationOptions, SqueezeOptions, TensorType
 
-MUTANTS = 12
+MUTANTS = 6
 """For each command; `make long` runs thousands."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from differential import assert_close, run
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from sampling import examples
+from sampling import examples, one_type_each, some
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -104,7 +104,12 @@ def test_every_operator_that_claims_it_is_tried() -> None:
     assert set(CLAIMING) <= set(OPERATORS)
 
 
-@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in CLAIMING])
+def claiming(names: Iterable[str]) -> list[str]:
+    """The large operators that claim it."""
+    return [name for name in names if name.split("-")[0] in CLAIMING]
+
+
+@pytest.mark.parametrize("name", some(claiming(LARGE), *claiming(one_type_each(LARGE))))
 def test_so_may_large_tensors(name: str) -> None:
     case, invocations = LARGE[name]()
     plan = tflm.plan(tflm.Model(case), in_place=True)
