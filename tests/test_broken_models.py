@@ -1168,17 +1168,17 @@ def overlapping_strings(count: int) -> bytes:
     return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
 
 
-def shared_numbers(count: int) -> bytes:
-    """`count` operators that have one vector of `count` inputs between them."""
+def shared_vector(operators: int, count: int) -> bytes:
+    """Operators that have one vector of `count` inputs between them."""
     builder = flatbuffers.Builder(0)
     inputs = builder.CreateNumpyVector(np.full(count, -1, np.int32))
-    operators = [table_of(builder, slot1=inputs) for _ in range(count)]
-    subgraph = table_of(builder, slot3=vector_of(builder, operators))
+    tables = [table_of(builder, slot1=inputs) for _ in range(operators)]
+    subgraph = table_of(builder, slot3=vector_of(builder, tables))
     return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
 
 
 BOMBS = {
-    "shared numbers": (shared_numbers(2000), "Operator", "shared so often"),
+    "shared numbers": (shared_vector(2000, 2000), "Operator", "shared so often"),
     "shared tables": (shared_tables(2000), "Tensor", "more references to tables than a file"),
     "overlapping numbers": (overlapping_numbers(2000), "Tensor", "they overlap"),
     "overlapping strings": (overlapping_strings(2000), "Tensor", "they overlap"),
@@ -1204,6 +1204,40 @@ def test_verify_gives_up_on_parts_that_overlap(bomb: str) -> None:
         findings = tflm.verify(data)
     assert any(reason in finding.reason for finding in findings)
     assert len(findings) <= len(data)
+
+
+def overlapping_vectors(tables: int, count: int, dtype: type[np.generic]) -> bytes:
+    """Tensors with a vector each of `count` numbers, which begin one number apart."""
+    builder = flatbuffers.Builder(0)
+    width = np.dtype(dtype).itemsize
+    lengths = np.full((tables + count + 1) * width // 4, count, np.uint32)  # 4 bytes before a number are a length
+    numbers = builder.CreateNumpyVector(lengths.view(dtype))
+    if width == 4:
+        tensors = [table_of(builder, slot0=numbers - width * i) for i in range(1, tables + 1)]
+    else:
+        zero_points = [table_of(builder, slot3=numbers - width * i) for i in range(1, tables + 1)]
+        tensors = [table_of(builder, slot4=each) for each in zero_points]
+    subgraph = table_of(builder, slot0=vector_of(builder, tensors))
+    return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
+
+
+BUDGETS = {
+    "numbers of 4 bytes": (overlapping_vectors(8, 100, np.int32), 8 * 100 * 4, "they overlap"),
+    "numbers of 8 bytes": (overlapping_vectors(8, 100, np.int64), 8 * 100 * 8, "they overlap"),
+    "elements of shared vectors": (shared_vector(60, 1000), 60 * 1000 // 8, "shared so often"),
+    "references to tables": (shared_tables(20), (1 + 20 * (1 + 20)) * 4, "more references to tables than a file"),
+}
+"""Files, the size from which they may have as much as they do, and why a smaller one is refused."""
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_file_has_as_much_as_its_size_allows(budget: str) -> None:
+    """Bytes that follow a model belong to the file."""
+    data, size, reason = BUDGETS[budget]
+    assert len(data) < size
+    schema.read_model(memoryview(data.ljust(size, b"\0")))
+    with pytest.raises(tflm.ModelError, match=reason):
+        schema.read_model(memoryview(data.ljust(size - 1, b"\0")))
 
 
 def overlapping_vtables(count: int) -> bytes:
