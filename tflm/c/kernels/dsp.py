@@ -17,43 +17,44 @@ Functions = Mapping[str, Callable[..., Any]]
 CONDITION = "DSP_ASSEMBLY"
 """Preprocessor condition for these functions."""
 
-STEP_BYTES = 52
-"""Code size of a round: two products of four windows and two channels."""
-
 FIRST, SECOND = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
 """Registers with the sums of four windows, for the first and for the second channel."""
 
-FOUR_WINDOWS = """\
-    .p2align 2
-2:  .rept 4
-    ldr r3, [r1], #4
-    ldrd r12, lr, [r0], #8
-    sxtb16 r2, r3
-    sxtb16 r3, r3, ror #8
-    smlad r4, r12, r2, r4
-    smlad r8, r12, r3, r8
-    smlad r5, lr, r2, r5
-    smlad r9, lr, r3, r9
-    ldrd r12, lr, [r0], #8
-    smlad r6, r12, r2, r6
-    smlad r10, r12, r3, r10
-    smlad r7, lr, r2, r7
-    smlad r11, lr, r3, r11
-    .endr
-    ldr r2, [sp, #4]
-    cmp r0, r2
-    bne 2b
-"""
-"""Rounds of two products. r0: im2col tile, up to [sp, #4]; r1: weights. `ENTRY` computes where to enter it."""
+
+def _round(pair: str) -> str:
+    """Return two products of four windows and two channels, with code that loads the elements of the first two."""
+    return (
+        f"    ldr r3, [r1], #4\n{pair}    sxtb16 r2, r3\n    sxtb16 r3, r3, ror #8\n"
+        "    smlad r4, r12, r2, r4\n    smlad r8, r12, r3, r8\n    smlad r5, lr, r2, r5\n    smlad r9, lr, r3, r9\n"
+        "    ldrd r12, lr, [r0], #8\n"
+        "    smlad r6, r12, r2, r6\n    smlad r10, r12, r3, r10\n    smlad r7, lr, r2, r7\n    smlad r11, lr, r3, r11\n"
+    )
+
+
+FAST_ROUND, FAST_BYTES = _round("    ldr.w lr, [r0, #4]\n    ldr r12, [r0], #8\n"), 56
+SHORT_ROUND, SHORT_BYTES = _round("    ldrd r12, lr, [r0], #8\n"), 52
+"""Rounds with code size. Single loads overlap, but take an instruction more."""
+
+FAST, SHORT = 4, 4
+"""Rounds of each kind in the unrolled loop, one after the other."""
+
+FOUR_WINDOWS = (
+    f"    .p2align 2\n2:  .rept {FAST}\n{FAST_ROUND}    .endr\n    .rept {SHORT}\n{SHORT_ROUND}    .endr\n"
+    "    ldr r2, [sp]\n    cmp r0, r2\n    bne 2b\n"
+)
+"""Rounds of two products. r0: im2col tile, up to [sp]; r1: weights. `ENTRY` computes where to enter it."""
 
 ENTRY = f"""\
     .p2align 2
     rsb r12, {{rounds}}, #0
-    and r12, r12, #3
-    mov lr, #{STEP_BYTES}
+    and r12, r12, #{FAST + SHORT - 1}
+    mov lr, #{FAST_BYTES}
     adr.w {{rounds}}, 2f
-    mla r12, r12, lr, {{rounds}}
-    orr r12, r12, #1
+    mla {{rounds}}, r12, lr, {{rounds}}
+    subs r12, r12, #{FAST}
+    it gt
+    subgt {{rounds}}, {{rounds}}, r12, lsl #{(FAST_BYTES - SHORT_BYTES).bit_length() - 1}
+    orr r12, {{rounds}}, #1
 """
 """Sets r12 to the address at which the unrolled loop is entered, for any number of rounds."""
 
@@ -65,27 +66,27 @@ def multiply_four(functions: Functions) -> str | None:
         return None
     copies = "".join(f"    mov {sum}, {sums[0]}\n" for sums in (FIRST, SECOND) for sum in sums[1:])
     return (
-        "    push {r4-r11, lr}\n    sub sp, #36\n    ldrd r4, r5, [sp, #72]\n    ldr r6, [sp, #80]\n"
-        "    add r7, r0, r4, lsl #4\n    strd r0, r7, [sp]\n    strd r2, r3, [sp, #8]\n"
+        "    push {r4-r11, lr}\n    sub sp, #32\n    ldrd r4, r5, [sp, #68]\n    ldr r6, [sp, #76]\n"
+        "    add r7, r0, r4, lsl #4\n    strd r7, r0, [sp]\n    strd r2, r3, [sp, #8]\n"
         + ENTRY.format(rounds="r4")
-        + "    mov r7, #1\n    lsrs r5, r5, #1\n    add r5, r2, r5, lsl #5\n"
-        "    str r6, [sp, #16]\n    strd r12, r7, [sp, #20]\n    str r5, [sp, #28]\n    mov r0, r2\n    b 4f\n"
-        "1:  ldrd r0, r2, [sp]\n    ldr r2, [sp, #8]\n    ldr r4, [r2]\n    ldr r8, [r2, #16]\n"
+        # Twice the step of outputs, plus 1 if there is a second channel.
+        + "    lsl r6, r6, #1\n    add r6, r6, #1\n    lsrs r5, r5, #1\n    add r5, r2, r5, lsl #5\n"
+        "    strd r6, r12, [sp, #16]\n    str r5, [sp, #24]\n    mov r0, r2\n    b 4f\n"
+        "1:  ldrd r0, r2, [sp, #4]\n    ldr r4, [r2]\n    ldr r8, [r2, #16]\n"
         + copies
         + "    ldr pc, [sp, #20]\n"
         + FOUR_WINDOWS
         + "    ldr r0, [sp, #8]\n"
         + outputs
-        # A missing second channel is stored at the address of the first one, and then overwritten.
-        + "    ldrd r2, r3, [sp, #12]\n    ldr r12, [sp, #24]\n    add r12, r2, r12\n    add lr, r12, r3, lsl #1\n"
-        "    strb r9, [r12, r3]\n    strb r10, [lr]\n    strb r11, [lr, r3]\n    strb r8, [r12]\n"
-        "    add r12, r2, r3, lsl #1\n"
-        "    strb r5, [r2, r3]\n    strb r6, [r12]\n    strb r7, [r12, r3]\n    strb r4, [r2], #2\n"
+        + "    ldrd r2, r3, [sp, #12]\n    lsrs r3, r3, #1\n    add r12, r2, r3, lsl #1\n    bcc 5f\n"
+        + "".join(f"    bfi {first}, {second}, #8, #8\n" for first, second in zip(FIRST, SECOND))
+        + "    strh r5, [r2, r3]\n    strh r6, [r12]\n    strh r7, [r12, r3]\n    strh r4, [r2], #2\n"
         "    add r0, r0, #32\n    strd r0, r2, [sp, #8]\n"
-        "4:  ldr r2, [sp, #28]\n    cmp r0, r2\n    bne 1b\n"
-        "    ldr r3, [sp, #76]\n    ldr r12, [sp, #24]\n    ands r3, r3, r12\n    beq 5f\n"
-        "    add r2, r2, #32\n    mov r3, #0\n    strd r3, r2, [sp, #24]\n    b 1b\n"
-        "5:  add sp, #36\n    pop {r4-r11, pc}\n"
+        "4:  ldr r2, [sp, #24]\n    cmp r0, r2\n    bne 1b\n"
+        "    ldr r3, [sp, #72]\n    lsls r3, r3, #31\n    beq 6f\n"
+        "    ldr r3, [sp, #16]\n    sub r3, r3, #1\n    str r3, [sp, #16]\n    b 1b\n"
+        "5:  strb r5, [r2, r3]\n    strb r6, [r12]\n    strb r7, [r12, r3]\n    strb r4, [r2]\n"
+        "6:  add sp, #32\n    pop {r4-r11, pc}\n"
     )
 
 
