@@ -437,16 +437,25 @@ def test_called_subgraphs_have_memory_of_their_own(with_init: bool) -> None:
     assert any(buffer.scratch_of == (1, 1) for buffer in planned.buffers) == with_init
 
 
-@pytest.mark.parametrize(("names", "order"), [("ab", [0, 1, 4, 2, 5, 6, 3, 7]), ("aa", [0, 1, 4, 2, 5, 3, 6, 7])])
-def test_variables_are_read_when_they_are_needed(names: str, order: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("variables", "order"),
+    [
+        ([("", "a"), ("", "b")], [0, 1, 4, 2, 5, 6, 3, 7]),
+        ([("one", "a"), ("", "a")], [0, 1, 4, 2, 5, 6, 3, 7]),
+        ([("", "a"), ("", "a")], [0, 1, 4, 2, 5, 3, 6, 7]),
+        ([(None, "a"), ("", "a")], [0, 1, 4, 2, 5, 3, 6, 7]),
+        ([("", None), ("", "")], [0, 1, 4, 2, 5, 3, 6, 7]),
+    ],
+)
+def test_variables_are_read_when_they_are_needed(variables: list[tuple[Any, Any]], order: list[int]) -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 8), INT8, quantized(0.5))
     handles = [main.tensor(f"handle {i}", (1,), TensorType.RESOURCE) for i in range(2)]
     read = [main.tensor(f"read {i}", (1, 8), INT8, quantized(0.5)) for i in range(2)]
     positive, one, other = (main.tensor(name, (1, 8), INT8, quantized(0.5)) for name in ("positive", "one", "other"))
-    for name, handle in zip(names, handles):
-        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name=name))
+    for (container, name), handle in zip(variables, handles):
+        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container=container, shared_name=name))
     for handle, tensor in zip(handles, read):
         main.operator(BuiltinOperator.READ_VARIABLE, [handle], [tensor])
     main.operator(BuiltinOperator.RELU, [x], [positive])

@@ -11,7 +11,7 @@ from differential import run
 import tflm
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.states import StatefulModel, with_states
-from tflm.schema import BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
+from tflm.schema import AddOptions, BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
 
 INPUTS = [
     [np.array(values, np.int8)] for values in ([-128, 5, 100, 0], [3, -7, 1, 90], [0, 0, -1, -128], [9, 9, -9, 2])
@@ -86,3 +86,32 @@ def test_variables_become_state_where_that_changes_nothing(uses: str, becomes_st
     stateful = with_states(model)
     assert bool(stateful.states) == becomes_state
     np.testing.assert_array_equal(answers(stateful), run(model.data, INPUTS, delegates=()))
+
+
+def test_variables_are_told_apart_by_container_and_name() -> None:
+    """Each handle reads its variable, then assigns it the sum of what it read and an input of its own size."""
+    names = [("", "a"), ("", "b"), ("one", "a"), ("two", "a"), ("one", "b"), (None, "a"), ("one", "a")]
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.FLOAT32)
+    for container, name in names:
+        handle = main.tensor("handle", (1,), TensorType.RESOURCE)
+        options = VarHandleOptions(container=container, shared_name=name)
+        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], options)
+        read, total = (main.tensor(name, (4,), TensorType.FLOAT32) for name in ("read", "total"))
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [read])
+        main.operator(BuiltinOperator.ADD, [read, x], [total], AddOptions())
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, total], [])
+        main.output(total)
+    data, invocations = builder.build(), [[np.array([1, 2, -3, k], np.float32)] for k in range(3)]
+    values: dict[tuple[str, str], Any] = {}
+    expected = []
+    for (fed,) in invocations:
+        answers = []
+        for container, name in names:
+            key = container or "", name
+            answers.append(values.get(key, 0) + fed)
+            values[key] = answers[-1]
+        expected.append(answers)
+    for delegates in ((), None):
+        np.testing.assert_array_equal(run(data, invocations, delegates=delegates), expected)

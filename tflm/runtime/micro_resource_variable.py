@@ -12,7 +12,7 @@ from tflm.kernels.requests import Reads
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.schema.model import Model
-from tflm.schema.options import VarHandleOptions
+from tflm.schema.tables import variable_of
 from tflm.targets import INT, INT8, POINTER, SIZE_T, Since, Struct
 
 MICRO_RESOURCE_VARIABLES = Struct(
@@ -103,5 +103,5 @@ class MicroResourceVariables:
 
 def count_resource_variables(model: Model) -> int:
     """Number of resource variables in a model."""
-    options = (op.builtin_options for subgraph in model.subgraphs for op in subgraph.operators or ())
-    return len({(o.container or "", o.shared_name or "") for o in options if isinstance(o, VarHandleOptions)})
+    variables = {variable_of(operator) for subgraph in model.subgraphs for operator in subgraph.operators or ()}
+    return len(variables - {None})

@@ -17,8 +17,7 @@ from tflm.schedule.schedule import Location, Schedule, distributed, placed
 from tflm.schedule.stage_search import tilings_within
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
-from tflm.schema.options import VarHandleOptions
-from tflm.schema.tables import called_subgraphs
+from tflm.schema.tables import called_subgraphs, variable_of
 from tflm.targets import align_up
 
 
@@ -56,11 +55,10 @@ def _latest(graph: Graph, index: int) -> int:
     return index
 
 
-def _variable(graph: Graph, handle: int) -> tuple[str | None, str | None] | None:
+def _variable(graph: Graph, handle: int) -> tuple[str, str] | None:
     """Return container and name of the variable of a handle; None if they are unknown."""
     maker = graph.producers().get(handle)
-    options = None if maker is None else graph.operators[maker].builtin_options
-    return (options.container, options.shared_name) if isinstance(options, VarHandleOptions) else None
+    return None if maker is None else variable_of(graph.operators[maker])
 
 
 class Reordered:

@@ -22,8 +22,8 @@ from tflm.schedule.bands import WINDOWED, windows_of
 from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_parts, slice_of
 from tflm.schema.enums import ELEMENT_TYPES, BuiltinOperator, Padding, TensorType
 from tflm.schema.model import Model
-from tflm.schema.options import CallOnceOptions, IfOptions, VarHandleOptions
-from tflm.schema.tables import Operator, QuantizationParameters, called_subgraphs
+from tflm.schema.options import CallOnceOptions, IfOptions
+from tflm.schema.tables import Operator, QuantizationParameters, called_subgraphs, variable_of
 
 
 class _Part(NamedTuple):
@@ -215,9 +215,9 @@ def with_states(model: Model) -> StatefulModel:
 def _handles(graph: Graph) -> dict[int, Name]:
     """Return the variables that a graph's tensors are handles of."""
     return {
-        (operator.outputs or ())[0]: (options.container or "", options.shared_name or "")
+        (operator.outputs or ())[0]: variable
         for operator in graph.operators
-        if isinstance(options := operator.builtin_options, VarHandleOptions)
+        if (variable := variable_of(operator)) is not None
     }
 
 

@@ -26,7 +26,14 @@ from tflm.schema.layout import (
     UShortVector,
     WordAlignedByteVector,
 )
-from tflm.schema.options import BuiltinOptions, BuiltinOptions2, CallOnceOptions, IfOptions, WhileOptions
+from tflm.schema.options import (
+    BuiltinOptions,
+    BuiltinOptions2,
+    CallOnceOptions,
+    IfOptions,
+    VarHandleOptions,
+    WhileOptions,
+)
 
 
 class QuantizationDetails(TableUnion):
@@ -264,6 +271,12 @@ def code_name(code: OperatorCode) -> str:
     """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
     builtin = builtin_code(code)
     return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
+
+
+def variable_of(operator: Operator) -> tuple[str, str] | None:
+    """Container and name of the variable that a VAR_HANDLE is for; None for other operators."""
+    options = operator.builtin_options
+    return (options.container or "", options.shared_name or "") if isinstance(options, VarHandleOptions) else None
 
 
 def called_subgraphs(operator: Operator) -> list[int]:
