@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import wave
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -17,11 +19,12 @@ import tflm
 from tflm.errors import DataError
 from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
+from tflm.evaluation.input_files import fitted, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import Job, Runner, runner_of
 from tflm.evaluation.samples import Arrays, Listed, Sample, Stream
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, TensorType, quantized
 
 
 def adding(inputs: int, width: int = 2) -> tflm.Model:
@@ -340,3 +343,114 @@ def test_a_dask_client_has_parts_for_each_of_its_threads() -> None:
     assert all(of["retries"] > 0 for of in options[1:])
     with pytest.raises(DataError, match=r"not int"):
         list(evaluation.outcomes(Job(b""), iter(parts), 1, 5))
+
+
+# --- Files, for each type of input -----------------------------------------------------------------------------------
+
+SCALE, ZERO_POINT = 1 / 64, {TensorType.INT8: -5}
+TYPES = (TensorType.INT8, TensorType.INT16, TensorType.FLOAT32)
+
+
+@functools.cache
+def input_of(type: TensorType, *shape: int) -> TfLiteTensor:
+    """An input of a model."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    parameters = None if type is TensorType.FLOAT32 else quantized(SCALE, ZERO_POINT.get(type, 0))
+    x, y = (make(name, shape, type, parameters) for make, name in ((main.input, "x"), (main.tensor, "y")))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return Runner(tflm.Model(builder.build())).inputs[0]
+
+
+def rounded(real: Any, type: TensorType) -> Any:
+    """Real values as the input has them: integers are rounded half away from zero, and saturated."""
+    if type is TensorType.FLOAT32:
+        return np.float32(real)
+    scaled = np.float64(real) / SCALE
+    limits = np.iinfo(np.int8 if type is TensorType.INT8 else np.int16)
+    halves = np.sign(scaled) * np.floor(np.abs(scaled) + 0.5)
+    return np.clip(halves + ZERO_POINT.get(type, 0), limits.min, limits.max).astype(limits.dtype)
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "shape"),
+    [
+        *[("L", shape) for shape in ((1, 3, 4), (3, 4), (1, 3, 4, 1), (3, 4, 1), (12,), (1, 12))],
+        *[("RGB", shape) for shape in ((1, 3, 4, 3), (3, 4, 3), (36,))],
+        ("RGBA", (1, 3, 4, 4)),
+    ],
+)
+def test_pixels_are_shares_of_255_or_integers(
+    mode: str, shape: tuple[int, ...], real: bool, type: TensorType, tmp_path: Path
+) -> None:
+    """Integers of 8 bits with a sign are 128 less."""
+    image = pytest.importorskip("PIL.Image")
+    tensor = input_of(type, *shape)
+    pixels = np.linspace(0, 255, tensor.data.size).astype(np.uint8)
+    by_channels = pixels.reshape((3, 4) if mode == "L" else (3, 4, -1))
+    image.fromarray(by_channels).save(tmp_path / "in.png")
+    ((found,),) = read_inputs(tmp_path / "in.png", [tensor], real=real)
+    integers = pixels.astype(np.int16) - 128 * (type is TensorType.INT8)
+    expected = rounded(np.float32(pixels) / np.float32(255), type) if real or type is TensorType.FLOAT32 else integers
+    assert found.dtype == tensor.data.dtype
+    np.testing.assert_array_equal(found, expected.reshape(shape))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (1, 4, 3, 1), (3, 4, 2), (1, 3, 4, 5), (2, 3, 4), (11,), (24,)])
+def test_a_picture_of_another_size_names_both(shape: tuple[int, ...], tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image").fromarray(np.zeros((3, 4), np.uint8)).save(tmp_path / "in.png")
+    with pytest.raises(DataError, match=r"input 'x' takes shape .*; this picture is 4 wide and 3 high"):
+        read_inputs(tmp_path / "in.png", [input_of(TensorType.INT8, *shape)])
+
+
+@pytest.mark.parametrize("name", ["in.png", "in.wav", "in.npy", "in.npz", "in.csv", "in.bin"])
+def test_a_file_that_is_missing_is_no_broken_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=name):
+        read_inputs(tmp_path / name, [input_of(TensorType.INT8, 3, 4)])
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_sound_has_16_bits_of_which_int8_takes_the_upper_half(
+    width: int, real: bool, type: TensorType, tmp_path: Path
+) -> None:
+    samples = np.array([-32768, -32513, -256, -1, 0, 1, 255, 32767])
+    if width == 1:
+        samples = samples >> 8 << 8
+    stored = {1: (samples >> 8) + 128, 2: samples, 4: (samples << 16) + 65535}[width]
+    with wave.open(str(tmp_path / "in.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(width)
+        file.setframerate(16000)
+        file.writeframes(stored.astype({1: "u1", 2: "<i2", 4: "<i4"}[width]).tobytes())
+    steps = read_inputs(tmp_path / "in.wav", [input_of(type, 1, 4)], real=real)
+    assert [each[0].shape for each in steps] == [(1, 4), (1, 4)]
+    found = np.concatenate([each[0] for each in steps], None)
+    integers = samples >> 8 if type is TensorType.INT8 else samples
+    expected = rounded(samples / 32768, type) if real or type is TensorType.FLOAT32 else integers
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16])
+@pytest.mark.parametrize("is_text", [False, True])
+def test_integers_are_taken_up_to_the_ends_of_the_type_and_no_further(
+    is_text: bool, type: TensorType, tmp_path: Path
+) -> None:
+    tensor = input_of(type, 1, 2)
+    limits = np.iinfo(tensor.data.dtype)
+
+    def taken(*values: float) -> list[int]:
+        if not is_text:
+            return fitted(np.array([values], np.int64), tensor, "here").reshape(-1).tolist()
+        (tmp_path / "in.csv").write_text(",".join(map(str, values)))
+        return read_inputs(tmp_path / "in.csv", [tensor])[0][0].reshape(-1).tolist()
+
+    assert taken(limits.min, limits.max) == [limits.min, limits.max]
+    for wrong in (limits.min - 1, limits.max + 1, *([0.5] if is_text else [])):
+        for pair in ((0, wrong), (wrong, 0)):
+            with pytest.raises(DataError, match=f"{limits.dtype}"):
+                taken(*pair)

@@ -225,7 +225,7 @@ ELSEWHERE = {
     "tflm.schema.c_array.MAX_ARRAYS": "test_other_formats.py",
     "tflm.schema.reader.MAX_MODEL_BYTES": "test_other_formats.py",
     "tflm.schema.reader.LARGEST_PLACEHOLDER": "test_other_formats.py",
-    "tflm.schema.model.LARGEST_COPY": "below",
+    "tflm.schema.model.LARGEST_COPY": "test_bounded_reading.py",
     "tflm.schema.verifier.LARGEST_SCALE": "test_broken_models.py",
     "tflm.schema.verifier.MAXIMUM_TENSOR_BYTES": "test_broken_models.py",
     "tflm.schema.verifier.MAXIMUM_RANK": "test_broken_models.py",
@@ -246,20 +246,6 @@ def test_what_has_the_size_of_a_limit_is_read_and_one_more_is_refused(
     more.mkdir()
     with pytest.raises(tflm.TflmError, match=r"200|larger"):
         REFUSED[limit](more, monkeypatch, LIMIT + 1)
-
-
-@pytest.mark.parametrize("is_mapped", [False, True])
-def test_a_file_larger_than_the_limit_of_copies_is_mapped(
-    is_mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = relu(4)
-    path = file_of(tmp_path, len(data), data)
-    monkeypatch.setattr("tflm.schema.model.LARGEST_COPY", len(data) - is_mapped)
-    model = tflm.Model.from_file(path)
-    assert bytes(model.data) == data
-    with path.open("r+b") as file:
-        file.write(b"\0")
-    assert (model.data[0] == 0) == is_mapped
 
 
 def test_every_limit_is_walked() -> None:
