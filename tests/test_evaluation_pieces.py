@@ -181,7 +181,7 @@ def drawn_confusion(monkeypatch: pytest.MonkeyPatch, counts: list[list[int]], na
     found = MagicMock()
     found.classification.confusion = matrix
     found.classification.accuracy, found.classification.count = 0.25, 4321
-    found.name_of = lambda label: names[label]
+    found.class_names = names
     drawings = Drawings(monkeypatch)
     pictures.write_confusion(Path("c.png"), found)
     return drawings.axes
