@@ -225,12 +225,16 @@ def window_sums(
     return sums
 
 
-@pytest.fixture(params=[False, True], ids=["CONV_2D", "DEPTHWISE_CONV_2D"], scope="module")
+LAYERS = "CONV_2D", "DEPTHWISE_CONV_2D"
+
+
+@pytest.fixture(params=LAYERS, scope="module")
 def cases(request: pytest.FixtureRequest) -> list[Case]:
-    rng = np.random.default_rng([30, request.param])
-    cases = [random_case(rng, by_channel=request.param) for _ in range(CASES)]
-    cases += edge_cases(rng, by_channel=request.param)
-    if request.param:
+    by_channel = request.param == "DEPTHWISE_CONV_2D"
+    rng = np.random.default_rng([30, by_channel])
+    cases = [random_case(rng, by_channel=by_channel) for _ in range(CASES)]
+    cases += edge_cases(rng, by_channel=by_channel)
+    if by_channel:
         return [*cases, *backwards(cases)]
     one_channel = [case for case in cases[CASES:] if case.y.shape[3] == 1]
     lean = [case._replace(is_lean=True, y=case.y.copy()) for case in (*cases[: CASES // 2], *one_channel)]
@@ -488,14 +492,20 @@ def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[A
     return found, program(kernels), struct.pack("<q", len(found)) + b"".join(encodings)
 
 
+AS_CORTEX_M0PLUS = "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0"
+PROCESSORS = [
+    *("", AS_CORTEX_M0PLUS, "cortex-m55 -O2"),
+    *(f"cortex-{core} -O{level}" for core in ("m3", "m4", "m0plus") for level in (1, 2)),
+]
+OFTEN = [
+    *itertools.product(LAYERS, ("", "cortex-m55 -O2")),
+    ("CONV_2D", "cortex-m4 -O1"),
+    ("DEPTHWISE_CONV_2D", "cortex-m0plus -O1"),
+]
+
+
 @pytest.mark.parametrize(
-    "processor",
-    [
-        "",
-        pytest.param("-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0", marks=pytest.mark.long),  # as a Cortex-M0+
-        *("cortex-m4 -O1", "cortex-m0plus -O1", "cortex-m55 -O2"),
-        *some(f"cortex-{core} -O2" for core in ("m3", "m4", "m0plus")),
-    ],
+    ("cases", "processor"), some(itertools.product(LAYERS, PROCESSORS), *OFTEN), indirect=["cases"]
 )
 def test_layers_have_the_sums_of_their_products(
     calls: tuple[list[tuple[Array, Step]], str, bytes], tmp_path: Path, processor: str
