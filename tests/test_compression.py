@@ -25,10 +25,10 @@ from tflm.rewriting.compression.tensor_choice import (
     Candidate,
     Costs,
     groups_of,
-    least_arena_for,
-    most_saved,
-    most_saved_in,
+    largest_saving,
+    largest_saving_in,
     options_of,
+    smallest_arena_for,
 )
 from tflm.rewriting.compression.trials import _file_sizes
 from tflm.rewriting.verification import random_inputs
@@ -386,12 +386,12 @@ def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs], li
     def of(tensors: tuple[int, ...]) -> tuple[int, int]:
         return outcome(tuple(candidates[tensor] for tensor in sorted(tensors)), costs)
 
-    assert of(most_saved(groups))[0] == max(saved for saved, _ in outcomes)
-    limited = of(most_saved_in(groups, head, limit).tensors)
+    assert of(largest_saving(groups))[0] == max(saved for saved, _ in outcomes)
+    limited = of(largest_saving_in(groups, head, limit).tensors)
     assert limited[1] <= limit
     assert limited[0] == max(saved for saved, growth in outcomes if growth <= limit)
     wanted = max(1, int(share * max(saved for saved, _ in outcomes)))
-    choice = least_arena_for(groups, head, wanted)
+    choice = smallest_arena_for(groups, head, wanted)
     enough = [growth for saved, growth in outcomes if saved >= wanted]
     assert (choice is None) == (not enough)
     if choice is not None:

@@ -423,8 +423,8 @@ def test_parts_have_every_sample_once_from_any_start(monkeypatch: pytest.MonkeyP
     for i in range(66):
         np.save(tmp_path / f"{i:02d}.npy", IMAGES[i : i + 1])
     (tmp_path / "images.npy").rename(tmp_path.parent / "images.npy")
-    for most_bytes, most, size in ((8 * 3, 512, 3), (8 * 4 - 1, 512, 3), (1, 512, 1), (1 << 20, 4, 4), (80, 512, 10)):
-        monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", most_bytes)
+    for max_bytes, most, size in ((8 * 3, 512, 3), (8 * 4 - 1, 512, 3), (1, 512, 1), (1 << 20, 4, 4), (80, 512, 10)):
+        monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", max_bytes)
         monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", most)
         for data in (data_set(images), data_set(tmp_path.parent / "images.npy")):
             for start in (0, 1, 9, 10):

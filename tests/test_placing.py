@@ -19,7 +19,7 @@ from tflm.errors import ArenaError
 from tflm.memory import BufferRequirements, SearchLimits, SearchProgress, Stopped, plan_bytes, search_plan
 from tflm.memory.arena_planner import TfLiteMemoryPlanner, plan_as_tflite, set_order, unstable_sorted
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest, SubgraphLifetimeBuilder
-from tflm.memory.placement_search import height_unit, least_height, pairs_alive_together, problem_of
+from tflm.memory.placement_search import height_unit, minimum_height, pairs_alive_together, problem_of
 from tflm.memory.plan_search import (
     STRATEGIES,
     Reporter,
@@ -134,7 +134,7 @@ def test_no_placement_is_lower_than_what_is_alive_nor_than_what_is_fixed(buffers
     alone = [buffer for buffer, shared in zip(buffers, sharing(buffers)) if not shared]
     most = max(sum(b.size for b in alone if b.first_time_used <= step <= b.last_time_used) for step in STEPS)
     ends = [buffer.offline_offset + buffer.size for buffer in buffers if buffer.offline_offset != -1]
-    assert least_height(buffers) == max(most, *ends, 0)
+    assert minimum_height(buffers) == max(most, *ends, 0)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def engine_of(buffers: Sequence[BufferRequirements], limits: SearchLimits | None
 def test_each_way_of_searching_finds_what_fits_and_proves_what_does_not(strategy: Strategy, large_below: bool) -> None:
     buffers = gapped_problem()
     height = smallest_height(buffers)
-    assert (least_height(buffers), height) == (96, 112)
+    assert (minimum_height(buffers), height) == (96, 112)
     engine: Any = engine_of(buffers)
     assert engine.search(height - engine.unit, strategy, 10**6, large_below) is None
     assert engine.exhausted

@@ -35,7 +35,7 @@ from tflm.memory.planners import place_greedily
 from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import TimeBudget
 from tflm.planning.minimalloc_csv import read_csv, write_csv
-from tflm.planning.views import Body, Piece, most_alive
+from tflm.planning.views import Body, Piece, peak_alive
 from tflm.testing import buffers, graphs
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="needs numba (the extra `fast`)")
@@ -316,7 +316,7 @@ def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyP
             together = piece.first <= later.last and later.first <= piece.last
             assert not together or a + one.bytes <= b or b + other.bytes <= a
     assert heights == sorted(heights, reverse=True)
-    assert heights[-1] >= most_alive(bodies)
+    assert heights[-1] >= peak_alive(bodies)
 
 
 def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:

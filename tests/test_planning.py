@@ -25,7 +25,7 @@ from tflm.memory.plan_search import search_plan
 from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
-from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
+from tflm.planning.views import Body, Piece, Views, last_steps, peak_alive
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -304,8 +304,8 @@ def test_bodies_of_scratch_and_of_tensors_are_as_large_as_these() -> None:
     tensors = {0: Buffer(16, 1, 2), 1: Buffer(32, 2, 4)}
     body = _body({0: 0, 1: 8}, tensors)
     assert (body.bytes, body.pieces) == (40, (Piece(0, 16, 1, 2), Piece(8, 40, 2, 4)))
-    assert most_alive([scratch, body]) == 80
-    assert most_alive([body]) == 48
+    assert peak_alive([scratch, body]) == 80
+    assert peak_alive([body]) == 48
 
 
 lifetimes = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)

@@ -21,7 +21,7 @@ from sampling import examples
 import tflm
 from tflm.graph import Graph, multiply_accumulates
 from tflm.planning.head_plan import Head
-from tflm.planning.views import Views, most_alive
+from tflm.planning.views import Views, peak_alive
 from tflm.rewriting.verification import check_tags
 from tflm.schedule import rows as row_arithmetic
 from tflm.schedule.band_costs import BandCosts, BandedStage, OperatorCosts, StageEstimate, concatenations, stages_of
@@ -551,7 +551,7 @@ def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
     assert tail == 1000 * more + 10 * slices + joins
     buffers = {b.tensor: b for b in tflm.measure_arena(after, tflm.AllOpsResolver()).buffers if b.tensor is not None}
     rest = [live.at(i) for i in range(count) if not stage.first <= i < stage.end]
-    alive = most_alive(Views(after, buffers).bodies())
+    alive = peak_alive(Views(after, buffers).bodies())
     assert abs(max([cost.peak, *rest]) - alive) <= 64  # rows are counted without what aligns them
 
 

@@ -36,7 +36,7 @@ from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.sizes import BUILDS, measured_as
 from tflm.compiler.language import Kernel
 from tflm.schedule.calls import Call
-from tflm.schedule.plan import LEAST_RAM, SPEED
+from tflm.schedule.plan import MINIMUM_RAM, SPEED
 
 
 def compiled_models(paths: Iterable[Path]) -> list[CompiledModel]:
@@ -54,7 +54,7 @@ def training_programs() -> Iterator[CompiledModel]:
     """The models for training, with the fastest kernels, and with lean ones where there are some."""
     for name, model in training_models():
         yield tflm.compile_model(model, name, optimize=SPEED)
-        lean = tflm.compile_model(model, f"{name}_lean", optimize=LEAST_RAM)
+        lean = tflm.compile_model(model, f"{name}_lean", optimize=MINIMUM_RAM)
         if any(isinstance(call, Call) and call.lean for call in lean.program.plan.calls):
             yield lean
 

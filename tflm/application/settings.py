@@ -80,7 +80,7 @@ def budgets_of(models: Sequence[Path]) -> dict[Path, int | None]:
     return {path: found.budget_of(path) for path in models}
 
 
-def least_budget(models: Sequence[Path]) -> int | None:
+def smallest_budget(models: Sequence[Path]) -> int | None:
     """The smallest budget of models that share an arena; None if they have none."""
     return min((size for size in budgets_of(models).values() if size is not None), default=None)
 

@@ -441,7 +441,7 @@ def _reordered(version: _Version) -> _Version:
         for i, table in enumerate(main.tensors or ())
         if not graph.is_constant(i)
     }
-    found = smaller_order(model, sizes, {}, most_sets=SETS_OF_OPERATORS)
+    found = smaller_order(model, sizes, {}, max_sets=SETS_OF_OPERATORS)
     return version if found is None else _Version(reordered(model, found.order), tuple(origins[i] for i in found.order))
 
 
@@ -589,7 +589,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Pla
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
         optimize=options.optimize,
-        most_bytes=partial(_interpreter_bytes, model, extra),
+        max_bytes=partial(_interpreter_bytes, model, extra),
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(

@@ -23,7 +23,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of, with_shapes
 from tflm.application.output_files import Written
-from tflm.application.settings import least_budget
+from tflm.application.settings import smallest_budget
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
@@ -117,7 +117,7 @@ def arena(
     limits = ArenaLimits(
         board_with_ram(machine, ram) if ram is not None else machine.board,
         ram,
-        bytes_from(budget) if budget is not None else least_budget(models),
+        bytes_from(budget) if budget is not None else smallest_budget(models),
     )
     needs = arena_needs(loaded, machine, planner, limits, all_targets, progress)
     if memories is None:

@@ -253,7 +253,7 @@ def _widths(table: Table, available: int) -> list[int]:
         (heading, kind, [row[i] for row in table.rows]) for i, (heading, kind) in enumerate(table.columns.items())
     ]
     widths = [max(map(text_width, (heading, *cells))) for heading, _, cells in columns]
-    minimums = [_least_width(heading, kind, cells) for heading, kind, cells in columns]
+    minimums = [_minimum_width(heading, kind, cells) for heading, kind, cells in columns]
     for _ in range(sum(widths) + GAP * (len(widths) - 1) - available):
         reducible = [i for i, width in enumerate(widths) if width > minimums[i]]
         if not reducible:
@@ -262,7 +262,7 @@ def _widths(table: Table, available: int) -> list[int]:
     return widths
 
 
-def _least_width(heading: str, kind: Column, cells: list[str]) -> int:
+def _minimum_width(heading: str, kind: Column, cells: list[str]) -> int:
     words = cells
     if kind is NAME:
         words = [NARROWEST_NAME * " "]

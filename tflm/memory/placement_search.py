@@ -68,7 +68,7 @@ def problem_of(buffers: Sequence[Buffer]) -> Problem:
     return Problem(size, counted, fixed, first, end, *_flat(neighbours), *_flat(members))
 
 
-def least_height(buffers: Sequence[Buffer]) -> int:
+def minimum_height(buffers: Sequence[Buffer]) -> int:
     """A lower bound of any placement: bytes alive at once, and the ends of fixed buffers."""
     alone = [buffer for buffer, shares in zip(buffers, _share_memory(buffers)) if not shares]
     ends = [buffer.offset + buffer.size for buffer in buffers if buffer.is_placed]

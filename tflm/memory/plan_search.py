@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tflm.compiler.calls import as_function
 from tflm.memory import placement_search
 from tflm.memory.buffer import Buffer, Integers, plan_bytes
-from tflm.memory.placement_search import Problem, height_unit, least_height, pairs_alive_together, problem_of
+from tflm.memory.placement_search import Problem, height_unit, minimum_height, pairs_alive_together, problem_of
 from tflm.memory.planner import SearchProgress
 from tflm.memory.planners import GreedyMemoryPlanner, place_by_breadth, place_greedily, place_in_best_fit
 
@@ -210,7 +210,7 @@ class _Descent:
     def __init__(self, buffers: Sequence[Buffer], offsets: list[int], clock: _Clock):
         self.offsets = offsets
         self.height = plan_bytes(buffers, offsets)
-        self.bound = least_height(buffers)
+        self.bound = minimum_height(buffers)
         self._buffers = buffers
         self._clock = clock
 

@@ -178,7 +178,7 @@ class _Assignments:
         effort: int,
     ):
         self._buffers, self._traffic, self._rooms, self._costs = buffers, traffic, rooms, costs
-        self._most_states, self._most_expansions = MAX_STATES * effort, MAX_EXPANSIONS * effort
+        self._max_states, self._max_expansions = MAX_STATES * effort, MAX_EXPANSIONS * effort
         self._order = sorted((i for i, b in enumerate(buffers) if b.size), key=lambda i: (buffers[i].first_use, i))
         self._alive_at = list(self._alive())
         self.is_complete = True
@@ -224,12 +224,12 @@ class _Assignments:
         for state, so_far in self._layers[position].items():
             for _, cost, later in self._choices(position, state):
                 layer[later] = min(layer.get(later, float("inf")), so_far + cost)
-        if len(layer) > self._most_states:
+        if len(layer) > self._max_states:
             kept = sorted(layer.items(), key=lambda item: (item[1], item[0]))
             rest = min(self._costs) * sum(self._traffic[i] for i in self._order[position + 1 :])
-            self.bound = min(self.bound, kept[self._most_states][1] + rest)
+            self.bound = min(self.bound, kept[self._max_states][1] + rest)
             self.is_complete = False
-            layer = dict(kept[: self._most_states])
+            layer = dict(kept[: self._max_states])
         return layer
 
     def by_rising_cost(self) -> Iterator[tuple[float, dict[int, int]]]:
@@ -239,7 +239,7 @@ class _Assignments:
         if () in self._rest[0]:
             heap.append((self._rest[0][()], 0, next(numbers), 0.0, (), ()))
         expansions = 0
-        while heap and expansions < self._most_expansions:
+        while heap and expansions < self._max_expansions:
             total, depth, _, so_far, state, chosen = heapq.heappop(heap)
             position, expansions = -depth, expansions + 1
             if position == len(self._order):

@@ -19,7 +19,7 @@ from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
 from tflm.memory.planner import MemoryPlanner, ask_planner, limited_search, tell_planner
 from tflm.memory.planners import place_greedily
 from tflm.planning.bars import ROUNDS_PER_BODY, BodyMember, BodyPlacement, Trailing
-from tflm.planning.views import Body, Piece, Views, last_steps, most_alive, overwritten_inputs
+from tflm.planning.views import Body, Piece, Views, last_steps, peak_alive, overwritten_inputs
 from tflm.schema.model import Model
 from tflm.targets import align_up
 
@@ -143,7 +143,7 @@ class Head:
         bodies = [*main, *(_body({i: 0}, self._tensors) for i in called)]
         scratch = [_scratch_body(block) for block in self._blocks]
         on_device = [_body(body.offsets, self._tensors) for body in bodies]
-        bound = most_alive([*bodies, *scratch])
+        bound = peak_alive([*bodies, *scratch])
         trailing = self._trailing(bodies) if overlap else []
         if trailing:
             bound = max(align_up(body.bytes, ARENA_ALIGNMENT) for body in bodies)

@@ -12,7 +12,7 @@ from tflm.schema.model import Model
 from tflm.schema.tables import Operator, called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
-"""Default of `most_sets`. If there are no more sets, the order found is optimal."""
+"""Default of `max_sets`. If there are no more sets, the order found is optimal."""
 
 LARGEST_NUMBER_OF_OPERATORS = 4096
 """Maximum number of operators for which an order is searched: a set of operators has a bit for each."""
@@ -52,7 +52,7 @@ def smaller_order(
     scratch_bytes: Mapping[int, int],
     seconds: float | None = None,
     progress: Progress | None = None,
-    most_sets: int = LARGEST_NUMBER_OF_SETS,
+    max_sets: int = LARGEST_NUMBER_OF_SETS,
 ) -> OperatorOrder | None:
     """Find an order of the first subgraph's operators with a lower peak than the original; None if none was found.
 
@@ -64,7 +64,7 @@ def smaller_order(
         seconds: time limit, or None. After half of it, the search keeps only the best set of each step; after all
             of it, it gives up.
         progress: called with the state of the search: the peak of the original order and its best lower bound.
-        most_sets: maximum number of sets of operators kept after each step.
+        max_sets: maximum number of sets of operators kept after each step.
     """
     begin, reporter = time.monotonic(), Reporter(progress, "ordering")
     operators = model.subgraphs[0].operators or ()
@@ -88,8 +88,8 @@ def smaller_order(
             sets += 1
             reporter.report(elapsed, sets, limit, peak)
         best = sorted(after.items(), key=lambda item: item[1][:2])
-        exact = exact and len(best) <= most_sets
-        level = dict(best[:most_sets])
+        exact = exact and len(best) <= max_sets
+        level = dict(best[:max_sets])
         peak = best[0][1].peak if best and exact else peak
     if not level:
         return None

@@ -190,7 +190,7 @@ class Views:
         return first, max(readers, default=first)
 
 
-def most_alive(bodies: Sequence[Body]) -> int:
+def peak_alive(bodies: Sequence[Body]) -> int:
     """Maximum bytes that are needed at one step, each piece as large as it is."""
     changes: dict[int, int] = {}
     for body in bodies:

@@ -110,7 +110,7 @@ SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74,
 ANY_SIZE = 1 << 40
 """A RAM limit that no plan exceeds."""
 
-SPEED, LEAST_RAM = OPTIMIZATIONS = "speed", "ram"
+SPEED, MINIMUM_RAM = OPTIMIZATIONS = "speed", "ram"
 """Values of the option `optimize`."""
 
 ANY_RAM = RamRequirements()
@@ -130,7 +130,7 @@ def plan(
     ram_bytes: int | None = None,
     memories: Sequence[int] = (),
     optimize: str | None = None,
-    most_bytes: Callable[[], int] | None = None,
+    max_bytes: Callable[[], int] | None = None,
 ) -> Plan:
     """Plan the memory of a compiled model.
 
@@ -144,7 +144,7 @@ def plan(
             calls and fits, and the first memories contain the data that is accessed most.
         optimize: "speed" uses the fastest kernels in the fewest calls, with as much RAM as they need; "ram" uses the
             least RAM with any kernels; None uses the fastest kernels that need at most a tenth more than that.
-        most_bytes: returns the size that a plan should not exceed if slower kernels avoid that.
+        max_bytes: returns the size that a plan should not exceed if slower kernels avoid that.
 
     Raises:
         CompileError: no plan was found that fits the memories.
@@ -156,7 +156,7 @@ def plan(
     search = _Search(model, known, requirements)
     if memories:
         return known.original(search.in_memories(memories))
-    return known.original(search.optimized(ram_bytes, optimize, most_bytes or (lambda: ANY_SIZE)))
+    return known.original(search.optimized(ram_bytes, optimize, max_bytes or (lambda: ANY_SIZE)))
 
 
 class Variant(NamedTuple):
@@ -183,7 +183,7 @@ class _Search:
         self._lean_limit: Callable[[float], float] = float
         self._rejected: set[Variant] = set()
 
-    def optimized(self, ram_bytes: int | None, optimize: str | None, most_bytes: Callable[[], int]) -> Plan:
+    def optimized(self, ram_bytes: int | None, optimize: str | None, max_bytes: Callable[[], int]) -> Plan:
         """Return a sound plan, with slower kernels if they pay; see `plan`."""
         if optimize == SPEED and ram_bytes is None:
             return self.sound(ANY_SIZE)
@@ -191,8 +191,8 @@ class _Search:
         self._stages.allow_lean()
         if not self._stages.lean:
             return fast
-        share = 1.0 if optimize == LEAST_RAM else LEAN_SHARE
-        limit = most_bytes() if ram_bytes is None else ram_bytes
+        share = 1.0 if optimize == MINIMUM_RAM else LEAN_SHARE
+        limit = max_bytes() if ram_bytes is None else ram_bytes
         if fast.ram_bytes <= min(self._stages.lowest_peak() * share, limit):
             return fast
         self._lean_limit = lambda size: min(size * share, limit)

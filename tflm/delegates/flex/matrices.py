@@ -174,11 +174,11 @@ def _matrix_diag_v3(
     band = _band(k)
     (row_count,), (column_count,) = ints(rows), ints(columns)
     longest = diagonal.shape[-1]
-    least_rows, least_columns = longest + max(0, -band[0]), longest + max(0, band[-1])
+    minimum_rows, minimum_columns = longest + max(0, -band[0]), longest + max(0, band[-1])
     if row_count == column_count == -1:
-        row_count = column_count = max(least_rows, least_columns)
-    row_count = least_rows if row_count == -1 else row_count
-    column_count = least_columns if column_count == -1 else column_count
+        row_count = column_count = max(minimum_rows, minimum_columns)
+    row_count = minimum_rows if row_count == -1 else row_count
+    column_count = minimum_columns if column_count == -1 else column_count
     batch = diagonal.shape[: -2 if len(band) > 1 else -1]
     made = np.full((*batch, row_count, column_count), padding.item(), diagonal.dtype)
     return _with_diagonals(made, diagonal, k, align=align)

@@ -17,9 +17,9 @@ from tflm.rewriting.compression.tensor_choice import (
     Costs,
     Option,
     groups_of,
-    least_arena_for,
-    most_saved,
-    most_saved_in,
+    smallest_arena_for,
+    largest_saving,
+    largest_saving_in,
     options_of,
 )
 from tflm.rewriting.compression.trials import Trials, with_decoded
@@ -113,7 +113,7 @@ class _Compressor:
             return self._fitting(groups, ram)
         if flash is not None:
             return self._small_enough(groups, flash)
-        return self._built(most_saved(groups), None)
+        return self._built(largest_saving(groups), None)
 
     def result(self, built: _Built, verify: int) -> CompressedModel:
         """The result, checked with `verify` random inputs."""
@@ -185,7 +185,7 @@ class _Compressor:
         tried: set[tuple[int, ...]] = set()
         growth = ram - self._lowest_arena()
         for _ in range(ATTEMPTS):
-            choice = most_saved_in(groups, self.before.peak.bytes, growth)
+            choice = largest_saving_in(groups, self.before.peak.bytes, growth)
             if choice.tensors in tried:
                 break
             tried.add(choice.tensors)
@@ -203,14 +203,14 @@ class _Compressor:
             return self._unchanged()
         wanted += self.sizes.plain + self.sizes.code - len(self.model.data)
         for _ in range(ATTEMPTS):
-            choice = least_arena_for(groups, self.before.peak.bytes, wanted)
+            choice = smallest_arena_for(groups, self.before.peak.bytes, wanted)
             if choice is None:
                 break
             built = self._built(choice.tensors, 0)
             if len(built.data) <= flash:
                 return built
             wanted += len(built.data) - flash
-        return self._built(most_saved(groups), None)
+        return self._built(largest_saving(groups), None)
 
     # --- Models ------------------------------------------------------------------------------------------------------
 

@@ -130,12 +130,12 @@ def _is_better(one: Option, other: Option) -> bool:
     return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs))
 
 
-def most_saved(groups: Sequence[Sequence[Option]]) -> tuple[int, ...]:
+def largest_saving(groups: Sequence[Sequence[Option]]) -> tuple[int, ...]:
     """The tensors that save most flash, if RAM does not matter."""
     return tuple(tensor for options in groups for tensor in max(options, key=lambda each: each.saved_bytes).tensors)
 
 
-def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_bytes: int) -> Choice:
+def largest_saving_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_bytes: int) -> Choice:
     """The tensors that save most flash in an arena of a given size.
 
     Args:
@@ -155,7 +155,7 @@ def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_by
     return choice
 
 
-def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_bytes: int) -> Choice | None:
+def smallest_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_bytes: int) -> Choice | None:
     """The tensors that save at least `wanted_bytes` with the smallest growth of the arena; None if that is impossible.
 
     Args:

@@ -102,7 +102,7 @@ def _macs(graph: Graph, timeline: Timeline, plan: RowPlan, macs: Sequence[int]) 
             yield whole * rows // max(rule.track.rows, 1)
 
 
-def least_hop(graph: Graph, timeline: Timeline) -> int:
+def minimum_hop(graph: Graph, timeline: Timeline) -> int:
     """The smallest hop for which every convolution and pooling of several windows moves by whole rows."""
     strides = [1]
     for operator, rule in zip(graph.operators, timeline.rules):

@@ -20,7 +20,7 @@ from tflm.rewriting.streaming.causal import (
     candidates,
     causal_form,
     convolution_out_of_step,
-    least_hop,
+    minimum_hop,
     stream_along,
 )
 from tflm.rewriting.streaming.kept_rows import row_plan
@@ -266,13 +266,13 @@ def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, 
 
 def _saves_work(graph: Graph, macs: Sequence[int], tensor: int, track: Track) -> bool:
     """Whether frames at this place in an input could be streamed with the smallest hop."""
-    smallest = least_hop(graph, stream_along(graph, macs, tensor, track, 1).timeline)
+    smallest = minimum_hop(graph, stream_along(graph, macs, tensor, track, 1).timeline)
     return smallest < track.rows and sum(stream_along(graph, macs, tensor, track, smallest).macs) < sum(macs)
 
 
 def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stream]) -> str:
     """Why no axis can be streamed: the hop, or the first operator that computes everything again."""
-    hops = {(each.streamed, each.track): least_hop(graph, each.timeline) for each in streams}
+    hops = {(each.streamed, each.track): minimum_hop(graph, each.timeline) for each in streams}
     options = []
     for each in streams:
         smallest = hops[each.streamed, each.track]

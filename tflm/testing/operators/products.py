@@ -116,15 +116,15 @@ def convolution(draw: Draw, model: DrawnOperator) -> OperatorCase:
     Strides of TRANSPOSE_CONV are below and above the filter's size, its outputs about of the usual size.
     """
     type, is_transposed, is_depthwise = model.type, model.name == "TRANSPOSE_CONV", model.name == "DEPTHWISE_CONV_2D"
-    largest, most_channels = draw(SIZES)
+    largest, max_channels = draw(SIZES)
     padding = draw(st.sampled_from(Padding))
     axes = [geometry(draw, padding, largest // 2 if is_transposed else largest) for _ in range(2)]
     batches, groups = (
         draw(st.sampled_from([1, 1, 1, 2])),
         1 if is_transposed else draw(st.sampled_from([1, 1, 1, 2, 3])),
     )
-    depth = draw(sizes(most_channels))
-    channels = groups * (depth if is_depthwise else draw(sizes(most_channels)))
+    depth = draw(sizes(max_channels))
+    channels = groups * (depth if is_depthwise else draw(sizes(max_channels)))
     windows = [axis.windows for axis in axes]
     if is_transposed:
         overlaps = [max(axis.taps - axis.stride, 0) if padding == Padding.VALID else 0 for axis in axes]
