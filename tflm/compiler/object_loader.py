@@ -37,7 +37,9 @@ class UnsupportedError(Exception):
     """An object file that this module does not load; the message says why."""
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
+    """A section header of an ELF file."""
+
     name: int
     kind: int
     flags: int
@@ -89,15 +91,15 @@ _images: list[mmap.mmap] = []
 """Owners of loaded machine code, kept until this process ends."""
 
 
-def _sections(made: bytes) -> Iterator[_Section]:
+def _sections(made: bytes) -> Iterator[Section]:
     magic, kind, machine, _, _, _, offset, *_, entry_size, count, _ = HEADER.unpack_from(made)
     if not magic.startswith(ELF64_LITTLE_ENDIAN) or (kind, machine, entry_size) != (RELOCATABLE, X86_64, SECTION.size):
         raise UnsupportedError("not an object file of ELF for x86-64")
     for index in range(count):
-        yield _Section(*SECTION.unpack_from(made, offset + index * SECTION.size))
+        yield Section(*SECTION.unpack_from(made, offset + index * SECTION.size))
 
 
-def _layout(made: bytes, sections: list[_Section]) -> tuple[dict[int, int], int]:
+def _layout(made: bytes, sections: list[Section]) -> tuple[dict[int, int], int]:
     """Return the offsets in memory of the sections to load, by index, and the total size."""
     offsets, end = {}, 0
     for index, section in enumerate(sections):
@@ -114,12 +116,12 @@ def _layout(made: bytes, sections: list[_Section]) -> tuple[dict[int, int], int]
     return offsets, end
 
 
-def _contents(made: bytes, section: _Section) -> bytes:
+def _contents(made: bytes, section: Section) -> bytes:
     return made[section.offset : section.offset + section.size]
 
 
 def _relocate(
-    made: bytes, sections: list[_Section], relocations: _Section, memory: mmap.mmap, base: int, offsets: dict[int, int]
+    made: bytes, sections: list[Section], relocations: Section, memory: mmap.mmap, base: int, offsets: dict[int, int]
 ) -> None:
     """Write the addresses for the relocations of a section."""
     symbols, target = sections[relocations.link], sections[relocations.info]
@@ -132,7 +134,7 @@ def _relocate(
         struct.pack_into("<Q", memory, offsets[relocations.info] + offset, start + added)
 
 
-def _name(made: bytes, sections: list[_Section], symbols: _Section, offset: int) -> bytes:
+def _name(made: bytes, sections: list[Section], symbols: Section, offset: int) -> bytes:
     start = sections[symbols.link].offset + offset
     return made[start : made.index(b"\0", start)]
 

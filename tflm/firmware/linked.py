@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tflm.compiler.object_loader import Section
 from tflm.errors import FirmwareError
 
 MODEL, TFLM, ARENA, REST = "model", "TFLM and kernels", "arena", "SDK, C library and application"
@@ -142,21 +143,6 @@ def _writable(text: str) -> list[tuple[int, int]]:
 # --- ELF --------------------------------------------------------------------------------------------------------------
 
 
-class Section(NamedTuple):
-    """A section header of an ELF file of 32 bits."""
-
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    alignment: int
-    entry: int
-
-
 def _of_elf(data: bytes) -> Iterator[Placed]:
     if data[4:6] != b"\x01\x01":
         raise ValueError("not an ELF file of 32 bits, little-endian")
@@ -169,9 +155,9 @@ def _of_elf(data: bytes) -> Iterator[Placed]:
         name = _text(data, sections[names].offset + section.name)
         if section.flags & SHF_ALLOC and not re.match(RESERVED, name):
             is_moved = any(start <= section.address < end for start, end in moved)
-            kinds[i] = section.type != SHT_NOBITS, section.type == SHT_NOBITS or is_moved
+            kinds[i] = section.kind != SHT_NOBITS, section.kind == SHT_NOBITS or is_moved
             left[i] = section.size
-    for table in (section for section in sections if section.type == SHT_SYMTAB):
+    for table in (section for section in sections if section.kind == SHT_SYMTAB):
         texts, seen = sections[table.link].offset, set()
         for place in range(table.offset, table.offset + table.size, 16):
             name, value, size, kind, _, section = struct.unpack_from("<IIIBBH", data, place)
