@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -206,9 +206,7 @@ class Interpreter:
         Raises:
             IndexError: there is no such input.
         """
-        _require_index(index)
-        with _errors_of_the_package():
-            return _details(self._interpreter.input(index))
+        return self._details(self._interpreter.input, index)
 
     def get_output_details(self, index: int) -> dict[str, Any]:
         """The same details of an output.
@@ -216,9 +214,12 @@ class Interpreter:
         Raises:
             IndexError: there is no such output.
         """
+        return self._details(self._interpreter.output, index)
+
+    def _details(self, tensor_at: Callable[[int], TfLiteTensor], index: int) -> dict[str, Any]:
         _require_index(index)
         with _errors_of_the_package():
-            return _details(self._interpreter.output(index))
+            return _details(tensor_at(index))
 
 
 def _require_index(index: int | None) -> None:
