@@ -307,7 +307,7 @@ def test_functions_are_recorded_of_each_test_that_runs_them(tmp_path: Path, proc
 RUNS_COMPILED = """
 import os, sys
 sys.path.insert(0, "tools")
-import fault_recorder, tflm, tflm.compiler.vectors
+import fault_recorder, tflm, tflm.compiler.llvm_ir
 os.environ["PYTEST_CURRENT_TEST"] = "test (call)"
 model = tflm.Model.from_file("examples/hello_world/hello_world_int8.tflite")
 tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14)).allocate_tensors()
@@ -351,9 +351,9 @@ def test_a_model_as_c_runs_the_kernels_that_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
-    from tflm.compiler import vectors
+    from tflm.compiler import llvm_ir
     from tflm.delegates.compiled import pooling, state
 
     average = pooling.pool.of(combination="AVERAGE", result="AVERAGE", x="int8", y="int8")
     assert functions_of(pooling.four_combined) < functions_of(average)
-    assert {state.take_turns.function, vectors.move_bytes} <= functions_of(state.take_turns)
+    assert {state.take_turns.function, llvm_ir.move_bytes} <= functions_of(state.take_turns)

@@ -31,7 +31,6 @@ from llvmlite import ir
 from test_compiled import layer
 
 from tflm.compiler import (
-    arm64,
     cache,
     cached_files,
     calls,
@@ -81,14 +80,14 @@ def windows(*present: int) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("ask", "system", "expected"),
     [
-        (arm64.has_dot_product_on_linux, linux(0x887), False),  # a Cortex-A53
-        (arm64.has_dot_product_on_linux, linux(0x119FFF), True),  # a Neoverse N1
-        (arm64.has_dot_product_on_linux, SimpleNamespace(), False),
-        (arm64.has_dot_product_on_macos, macos({b"hw.optional.arm.FEAT_DotProd": 1}), True),
-        (arm64.has_dot_product_on_macos, macos({b"hw.optional.arm.FEAT_DotProd": 0}), False),
-        (arm64.has_dot_product_on_macos, macos({}), False),
-        (arm64.has_dot_product_on_windows, windows(30, 31, 43), True),
-        (arm64.has_dot_product_on_windows, windows(30, 31), False),
+        (processor.has_dot_product_on_linux, linux(0x887), False),  # a Cortex-A53
+        (processor.has_dot_product_on_linux, linux(0x119FFF), True),  # a Neoverse N1
+        (processor.has_dot_product_on_linux, SimpleNamespace(), False),
+        (processor.has_dot_product_on_macos, macos({b"hw.optional.arm.FEAT_DotProd": 1}), True),
+        (processor.has_dot_product_on_macos, macos({b"hw.optional.arm.FEAT_DotProd": 0}), False),
+        (processor.has_dot_product_on_macos, macos({}), False),
+        (processor.has_dot_product_on_windows, windows(30, 31, 43), True),
+        (processor.has_dot_product_on_windows, windows(30, 31), False),
     ],
 )
 def test_each_system_is_asked_for_dot_products(
@@ -112,7 +111,7 @@ def test_llvm_is_told_of_the_dot_products_of_arm64(
     monkeypatch: pytest.MonkeyPatch, machine: str, has_dot_product: bool
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    monkeypatch.setattr(arm64, "has_dot_product", lambda: has_dot_product)
+    monkeypatch.setattr(processor, "has_dot_product_on_arm64", lambda: has_dot_product)
     found = processor.processor()
     assert found.features.split(",")[-1] == ("+dotprod" if has_dot_product else "-dotprod")
     assert (found.vector_bytes, found.has_dot_product, found.is_x86, found.is_arm64) == (

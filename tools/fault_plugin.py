@@ -48,7 +48,7 @@ def pytest_configure() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     subprocess.Popen = Unlimited  # type: ignore[misc]
     if recorder is not None:
-        import tflm.compiler.vectors  # noqa: F401
+        import tflm.compiler.llvm_ir  # noqa: F401
 
 
 @pytest.hookimpl(trylast=True)

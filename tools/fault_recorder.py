@@ -231,7 +231,7 @@ def functions_of(kernel: Any) -> set[FunctionType]:
         if isinstance(value, type) and value.__module__.startswith(("tflm.compiler", "tflm.delegates.compiled")):
             pending += vars(value).values()
         if type(value).__name__ == "Intrinsic":
-            pending.append(getattr(sys.modules.get("tflm.compiler.vectors"), value.name, None))
+            pending.append(getattr(sys.modules.get("tflm.compiler.llvm_ir"), value.name, None))
         function = value if isinstance(value, FunctionType) else getattr(value, "function", None)
         if isinstance(function, FunctionType) and _is_compiled(function) and function not in found:
             found.add(function)

@@ -1,6 +1,6 @@
 """The compiler of kernels: functions written in Python, made machine code through LLVM. Needs the extra `fast`.
 
-- `language` says how a kernel is written, `intrinsics` what it can call (`vectors` has the LLVM IR of that).
+- `language` says how a kernel is written, `intrinsics` what it can call (`llvm_ir` has the LLVM IR of that).
 - `compiler` makes object files of kernels (`numba_compiler` through numba; `entry` is the wrapper that both add). It
   runs in a process whose main program is `compiler_main`, started by `compiler_process`.
 - `machine_code` finds the machine code of kernels. `object_loader` loads object files without LLVM where it can,

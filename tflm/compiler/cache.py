@@ -20,7 +20,7 @@ import numpy as np
 from tflm.compiler import cached_files
 from tflm.compiler.compiler_main import is_working_directory
 from tflm.compiler.host import host
-from tflm.compiler.language import Intrinsic, Kernel, called
+from tflm.compiler.language import Kernel, called
 from tflm.compiler.processor import processor
 
 PACKAGES = ("tflm", "numpy", "flatbuffers", "llvmlite", "numba")
@@ -40,8 +40,7 @@ def package_file(name: str) -> str | None:
     return os.path.abspath(spec.origin) if spec is not None and spec.origin else None
 
 
-VECTORS = Path(__file__).with_name("vectors.py")
-COMPILER_SOURCES = [Path(__file__).with_name(name) for name in ("compiler.py", "entry.py", "numba_compiler.py")]
+COMPILER_SOURCES = [Path(__file__).with_name(name) for name in ("compiler.py", "llvm_ir.py", "numba_compiler.py")]
 
 
 def read(kernel: Kernel) -> bytes | None:
@@ -100,8 +99,6 @@ def _sources(kernel: Kernel) -> set[bytes]:
                 if value not in seen:
                     seen.add(value)
                     pending.append(value)
-            elif isinstance(value, Intrinsic):
-                texts.add(_text(VECTORS))
             elif isinstance(value, (int, float, str, tuple, dict, np.generic)):
                 texts.add(f"{name}={value!r}".encode())
     return texts

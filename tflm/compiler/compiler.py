@@ -11,8 +11,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from tflm.compiler.entry import INT64, entry_of
 from tflm.compiler.language import DONE, PACKAGE, Emitted, Kernel
+from tflm.compiler.llvm_ir import INT64, entry_of
 from tflm.compiler.processor import processor
 
 

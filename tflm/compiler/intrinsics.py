@@ -1,4 +1,4 @@
-"""Functions that kernels can call and that Python lacks; `tflm.compiler.vectors` implements them in LLVM IR."""
+"""Functions that kernels can call and that Python lacks; `tflm.compiler.llvm_ir` implements them in LLVM IR."""
 
 from __future__ import annotations
 

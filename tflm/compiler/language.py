@@ -39,8 +39,8 @@ is a kernel of its own, compiled when it is first called.
 - A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
 - Functions pass values on in a NamedTuple under `@by_value`; in C, each of its fields is a parameter.
 
-Code that several kernels share is a function under `@inlined`. What Python cannot express (vectors, a cast of bits) is
-an `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
+Code that several kernels share is a function under `@inlined`. What Python cannot express (llvm_ir, a cast of bits) is
+an `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.llvm_ir`.
 
 This module imports no compiler: a process that finds its machine code in the cache needs none.
 """
@@ -294,7 +294,7 @@ class Emitted(Kernel):
 
 
 class Intrinsic:
-    """A function that kernels call, whose LLVM IR `tflm.compiler.vectors` writes."""
+    """A function that kernels call, whose LLVM IR `tflm.compiler.llvm_ir` writes."""
 
     def __init__(self, function: FunctionType):
         self.function = function
@@ -367,7 +367,7 @@ def assembled(texts: Mapping[str, Callable[[Mapping[str, Any]], str | None]]) ->
 
 
 def intrinsic(function: Function) -> Function:
-    """Let kernels call the intrinsic that the function of this name in `tflm.compiler.vectors` emits."""
+    """Let kernels call the intrinsic that the function of this name in `tflm.compiler.llvm_ir` emits."""
     return typing.cast(Function, Intrinsic(typing.cast(FunctionType, function)))
 
 

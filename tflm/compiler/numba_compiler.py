@@ -14,9 +14,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from tflm.compiler import vectors
-from tflm.compiler.entry import entry_of
+from tflm.compiler import llvm_ir
 from tflm.compiler.language import ELEMENTS, Intrinsic, Kernel, Kind, called, kinds, parameters_of_record, record_of
+from tflm.compiler.llvm_ir import entry_of
 from tflm.compiler.processor import processor
 
 os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().name, processor().features
@@ -117,7 +117,7 @@ def _of_function(function: FunctionType) -> Any:
 
 @functools.cache
 def _of_intrinsic(stub: Intrinsic) -> Any:
-    emit = getattr(vectors, stub.name)
+    emit = getattr(llvm_ir, stub.name)
 
     def typed(typing_context: Any, *given: Any) -> Any:
         # "Elements of any type" have the type that the first argument points to.

@@ -19,7 +19,7 @@ from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
 from tflm.memory.planner import MemoryPlanner, ask_planner, limited_search, tell_planner
 from tflm.memory.planners import place_greedily
 from tflm.planning.bars import ROUNDS_PER_BODY, BodyMember, BodyPlacement, Trailing
-from tflm.planning.views import Body, Piece, Views, last_steps, peak_alive, overwritten_inputs
+from tflm.planning.views import Body, Piece, Views, last_steps, overwritten_inputs, peak_alive
 from tflm.schema.model import Model
 from tflm.targets import align_up
 

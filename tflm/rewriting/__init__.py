@@ -1,7 +1,7 @@
 """Rewrites that make a model run in less memory with bit-identical outputs."""
 
 from tflm.rewriting.resizing import resize
-from tflm.rewriting.strip import strip
+from tflm.rewriting.simplify import strip
 from tflm.rewriting.tiled_model import fold, tile
 from tflm.rewriting.tiling_report import TiledModel, TiledStage
 

@@ -1,4 +1,4 @@
-"""CONV_2D and DEPTHWISE_CONV_2D with CMSIS-NN."""
+"""CONV_2D, DEPTHWISE_CONV_2D and poolings with CMSIS-NN."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tflm.c.cmsis_nn.element_wise import KINDS as BY_TYPE
 from tflm.c.cmsis_nn.processors import Processors
 from tflm.c.cmsis_nn.structures import (
+    activation,
     channel_scales,
     checked_call,
     context,
@@ -24,8 +26,10 @@ from tflm.c.cmsis_nn.structures import (
 from tflm.c.library_calls import LibraryCall, Structure, Value
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier
 from tflm.kernels.layers.convolution import ConvolutionInputs, OpDataConv
+from tflm.kernels.layers.geometry import padding_before
 from tflm.kernels.node import Node
 from tflm.kernels.reference.convolution import CONV_INPUTS, DEPTHWISE_INPUTS
+from tflm.kernels.reference.pooling import OpDataPooling
 from tflm.libraries.cmsis_nn_scratch import (
     conv_s8_bytes,
     conv_s16_bytes,
@@ -33,8 +37,10 @@ from tflm.libraries.cmsis_nn_scratch import (
     depthwise_convolution,
     depthwise_s4_bytes,
     depthwise_s8_bytes,
+    has_dsp,
 )
 from tflm.schema.enums import TensorType
+from tflm.schema.options import Pool2DOptions
 
 KINDS = {
     (TensorType.INT8, TensorType.INT8): "s8",
@@ -137,3 +143,42 @@ def _bias(function: str, node: Node, operands: ConvolutionInputs) -> Value:
     is_narrow = not isinstance(op.multiplier, WideQuantizedMultiplier)
     fields: dict[str, Value] = {"data": source("bias", values), "is_int32_bias": int(is_narrow)}
     return Structure("cmsis_nn_bias_data", fields)
+
+
+POOLS = {"AVERAGE_POOL_2D": "arm_avgpool", "MAX_POOL_2D": "arm_max_pool"}
+
+LARGEST_WINDOW = 1 << 15
+"""Maximum number of elements in a window: their sum fits in 32 bits."""
+
+
+def bind_pool(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
+    """Bind AVERAGE_POOL_2D or MAX_POOL_2D."""
+    x, y, options = node.eval_input(0), node.eval_output(0), node.options(Pool2DOptions)
+    op: OpDataPooling = node.op_data
+    kind, taps = BY_TYPE.get(x.type), (options.filter_height, options.filter_width)
+    if kind is None or taps[0] * taps[1] >= LARGEST_WINDOW:
+        return None
+    strides = options.stride_h, options.stride_w
+    before = [padding_before(*sizes) for sizes in zip(y.dims[1:3], x.dims[1:3], taps, strides)]
+    parameters = Structure(
+        "cmsis_nn_pool_params",
+        {
+            "stride": tile(*strides),
+            "padding": tile(*before),
+            "activation": activation(int(op.minimum), int(op.maximum)),
+        },
+    )
+    has_sums = node.operator == "AVERAGE_POOL_2D"
+    bytes = processors.maximum_bytes(lambda part, version: 4 * x.dims[3] if has_sums and has_dsp(part) else 0)
+    return [
+        checked_call(
+            f"{POOLS[node.operator]}_{kind}",
+            context(bytes),
+            parameters,
+            dims_of(x),
+            source("input", x.elements),
+            dims(1, *taps),
+            dims_of(y),
+            target("output", y.elements),
+        )
+    ]

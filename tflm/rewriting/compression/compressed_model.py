@@ -17,10 +17,10 @@ from tflm.rewriting.compression.tensor_choice import (
     Costs,
     Option,
     groups_of,
-    smallest_arena_for,
     largest_saving,
     largest_saving_in,
     options_of,
+    smallest_arena_for,
 )
 from tflm.rewriting.compression.trials import Trials, with_decoded
 from tflm.rewriting.tiled_model import PLAN_STEPS
