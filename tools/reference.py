@@ -125,13 +125,13 @@ SIZE`, or [a file](#a-board-of-your-own). Boards of an installed PlatformIO, and
 SDKS_INTRODUCTION = """\
 ## SDKs
 
-What an SDK leaves of a board, and takes of that before your program begins, in bytes. Figures are for the chip, for a
-board, or for a family of parts. A range is an estimate, or differs by version and settings; a model fits only if it
-does so at the worst end. *How* says where the sizes of memories come from: a linker script, or a boot log of an empty
-program, which also shows what the SDK takes. Where it says *linker script* or *estimate*, what the SDK takes is an
-estimate. The heap is the largest block for `malloc` or `heap_caps_malloc` before the SDK's tasks are started, where
-it can exceed static data; starting takes *start-up* of it. `esp-idf+wifi` has Wi-Fi started. The table is
-`tflm/boards/sdks.csv`."""
+Memory in bytes that an SDK leaves to your program, and what it uses of that before your program begins. Figures are
+for the chip, for a board, or for a family of parts. A range is an estimate, or differs by version and settings; a
+model fits only if it does so at the worst end. *How* says where the sizes of memories come from: a linker script, or
+a boot log of an empty program, which also shows what the SDK takes. Where it says *linker script* or *estimate*, what
+the SDK takes is an estimate. The heap is the largest block for `malloc` or `heap_caps_malloc` before the SDK's tasks
+are started, where it can exceed static data; starting takes *start-up* of it. `esp-idf+wifi` has Wi-Fi started. The
+table is `tflm/boards/sdks.csv`."""
 
 OWN_INTRODUCTION = """\
 ## A board of your own

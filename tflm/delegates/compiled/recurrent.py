@@ -422,7 +422,7 @@ def _integer_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
         **_constants_of("forget", forget),
         **_constants_of("update", update),
         **_constants_of("output", output),
-        # The state saturates at 16 bits, then at the clip: at the smaller limit, that is.
+        # The state saturates at 16 bits, then at the clip; the smaller limit has the same effect as both.
         cell_min=max(INT16_MIN, -op.cell_clip),
         cell_max=min(INT16_MAX, op.cell_clip),
         **_steps_of_cell(op.cell_power),
