@@ -10,6 +10,7 @@ import wave
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -18,10 +19,14 @@ from test_public_defaults import PACKAGE, paths_of_declarations
 
 import tflm
 from tflm import bounded_reading
-from tflm.application import checkout, models
+from tflm.application import arena_plot, checkout, device_run, models, output_files, stream_run
+from tflm.application.firmware_report import tree_report
 from tflm.application.models import bytes_from
+from tflm.application.running import Step
 from tflm.compat.tflite_micro import runtime
 from tflm.evaluation import input_files, metrics
+from tflm.firmware.firmware_tree import FirmwareTree
+from tflm.firmware.source_tree import Modified, SourceCopy
 from tflm.schema import (
     BuiltinOperator,
     Conv2DOptions,
@@ -231,7 +236,7 @@ ELSEWHERE = {
     "tflm.schema.verifier.MAXIMUM_RANK": "test_broken_models.py",
     "tflm.schema.verifier.MAXIMUM_DEPTH": "test_broken_models.py",
     "tflm.schema.verifier.MAXIMUM_STEPS": "test_broken_models.py",
-    "tflm.application.stream_run.MAX_COLUMNS": "test_streaming.py",
+    "tflm.application.stream_run.MAX_COLUMNS": "below",
 }
 """Other limits, and the tests of both sides."""
 
@@ -259,3 +264,94 @@ def test_every_limit_is_walked() -> None:
         names = [each.id for each in operands if isinstance(each, ast.Name)]
         found |= {f"{module}.{name}" for name in names if re.match("_?(MAX|LARGEST|LONGEST)", name)}
     assert found - REFUSED.keys() == ELSEWHERE.keys()
+
+
+# --- How much of a list is shown -------------------------------------------------------------------------------------
+
+
+def steps_of(outputs: int) -> list[Step]:
+    """Three invokes with an output of so many elements."""
+    return [Step([np.full((1, outputs), step, np.float32)], [None], {}) for step in range(3)]
+
+
+def columns(count: int, _: pytest.MonkeyPatch) -> int:
+    """The elements of an output in a table."""
+    (table,) = stream_run.stream_report("t", None, ["y"], steps_of(count)).tables
+    assert [row[0] for row in table.rows] == ["1", "2", "3"]
+    return len(table.columns) - 1
+
+
+def named_paths(count: int, _: pytest.MonkeyPatch) -> int:
+    """The files that an error names, with the number of others."""
+    text = output_files._names([Path(f"f{i}") for i in range(count)])
+    shown = text.count("f")
+    assert text.endswith(f" and {count - shown} more") == (shown < count)
+    return shown
+
+
+def modified_files(count: int, _: pytest.MonkeyPatch) -> int:
+    """The files of a firmware that differ from the release, with the number of all."""
+    changed = tuple(Modified(f"f{i}") for i in range(count))
+    copy = SourceCopy("cmsis-nn", ".", "v1", "v1", True, 10 * count, 9 * count, changed)
+    _copies, table = tree_report(FirmwareTree(".", (copy,), (), (), None, "cmsis-nn", ())).tables
+    assert (f"of {count}" in table.title) == (len(table.rows) < count)
+    return len(table.rows)
+
+
+def elements(count: int, _: pytest.MonkeyPatch) -> int:
+    """The elements of a tensor from the first wrong one on."""
+    return len(device_run._shown(np.arange(count + 5), 5).split())
+
+
+def labelled(count: int, _: pytest.MonkeyPatch) -> int:
+    """The buffers with a label in a drawing, the largest."""
+    buffers = [{"first_use": 0, "last_use": 1, "bytes": 100 + i, "offset": 0, "name": f"{i}"} for i in range(count)]
+    named: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(arena_plot, "_name", lambda axes, plan, buffer: named.append(buffer["bytes"]))
+        patched.setattr(arena_plot, "_look", lambda kind: {})
+        patched.setattr(arena_plot, "block_kind", lambda plan, buffer: "")
+        arena_plot._draw(MagicMock(), {"buffers": buffers, "peak": {"step": 0, "bytes": 1}, "steps": [""]})
+    assert named == [100 + i for i in reversed(range(count))][: len(named)]
+    return len(named)
+
+
+def characters(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The characters of a line of a log."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a" * count + b"\nb")))
+    first, second = models.lines_of_log(models.STANDARD_INPUT)
+    assert second == "b"
+    return len(first)
+
+
+SHOWN: dict[str, Callable[[int, pytest.MonkeyPatch], int]] = {
+    "tflm.application.stream_run.MAX_COLUMNS": columns,
+    "tflm.application.output_files.NAMED": named_paths,
+    "tflm.application.firmware_report.MODIFIED_SHOWN": modified_files,
+    "tflm.application.device_run.SHOWN": elements,
+    "tflm.application.arena_plot.NAMED_BUFFERS": labelled,
+    "tflm.application.models.MAX_LINE": characters,
+}
+"""For each limit, what shows something of a length, and returns how much is shown."""
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("limit", SHOWN)
+def test_so_much_of_a_list_is_shown(limit: str, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit, 5)
+    assert SHOWN[limit](5 + more, monkeypatch) == min(5 + more, 5)
+
+
+@pytest.mark.parametrize(("curves", "has_legend"), [(1, False), (2, True), (5, True), (6, False)])
+def test_a_legend_names_several_curves_but_not_too_many(
+    curves: int, has_legend: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_run, "MAX_COLUMNS", 5)
+    figure = MagicMock()
+    axes = figure.subplots.return_value
+    axes.lines = [None] * curves
+    monkeypatch.setattr(stream_run, "write_image", lambda path, inches, draw: draw(figure))
+    stream_run.plot_outputs(Path("a.png"), "t", None, ["y"], steps_of(curves))
+    assert figure.legend.called == has_legend
+    drawn = [(list(call.args[0]), call.args[1]) for call in axes.plot.call_args_list]
+    assert drawn == [([1, 2, 3], [0.0, 1.0, 2.0])] * curves
