@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,14 @@ def test_releases_without_decode_are_refused_and_old_ones_get_what_they_decode()
         for day in ("2025-10-18", "2025-10-24", "2025-11-01")
     ]
     assert encodings == [{"look-up table"}, {"look-up table", "pruned"}, {"Huffman", "pruned"}]
+
+
+def test_programs_hold_the_bits_of_codes_in_a_register() -> None:
+    """With 64 bits, they take 1.4 times the instructions on a Cortex-M."""
+    compressed = tflm.compress(tflm.Model(layers([KINDS["Huffman"]])))
+    assert {tensor.encoding for tensor in compressed.tensors} == {"Huffman"}
+    text = tflm.compile_model(compressed.model).files["model.c"]
+    assert re.search(r"int32_t huffman_row.*?\bint32_t bits = .*?\n}", text, re.DOTALL)
 
 
 def test_the_command_notes_that_the_arena_grows(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Codes(NamedTuple):
 @inlined
 def more_bits(codes: UInt8s, at: int, bits: int) -> Any:
     """Append two bytes of codes to the bits that were read."""
-    return as_int32(as_int64(bits) << 16) | (codes[at] << 8 | codes[at + 1])
+    return as_int32(as_int64(bits) << 16) | as_int32(codes[at] << 8 | codes[at + 1])
 
 
 @standalone
