@@ -29,9 +29,13 @@ from tflm.c.cmsis_nn import processors
 from tflm.c.cmsis_nn.products import row_sums
 from tflm.c.cmsis_nn.structures import Array, wide_sums_fit
 from tflm.c.compile_report import compile_report
+from tflm.c.library_calls import Address, LibraryCall, Structure
+from tflm.c.library_writer import LibraryWriter, local_bytes
+from tflm.c.program import Pointer, Table
 from tflm.c.sizes import library_stacks
 from tflm.cli.app import app
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier, quantize_multiplier
+from tflm.schedule.calls import RamBuffer
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
@@ -288,6 +292,49 @@ def test_windows_of_pools_have_15_bits(operator: str, window: tuple[int, int], c
     images = Images(builder.subgraph(), (1, *window, 1))
     images.main.output(images.pool(images.last, BuiltinOperator[operator], window, (1, 1), Padding.VALID))
     assert is_called(tflm.Model(builder.build())) == calls
+
+
+def test_calls_have_their_own_structures_and_return_the_operator_that_failed() -> None:
+    """Constant structures are shared by calls if their types and fields are equal; others are filled at the call."""
+    ram, table = Pointer(RamBuffer("scratch", 64), 16), Pointer(Table("weights", np.zeros(4, np.int32)), 4)
+
+    def structures(size: int) -> list[Structure]:
+        tile = {"w": size, "h": -(2**31)}
+        context = {"buf": Address("scratch", "void *", ram), "size": size}
+        constant = {"tile": Structure("cmsis_nn_tile", tile), "table": Address("table", "int32_t *", table)}
+        return [
+            Structure("cmsis_nn_tile", tile),
+            Structure("cmsis_nn_activation", tile),
+            Structure("cmsis_nn_context", context),
+            Structure("cmsis_nn_params", constant),
+        ]
+
+    records: list[str] = []
+    writer = LibraryWriter(records, lambda place, c_type: f"{c_type}{place.offset}")
+    calls = [LibraryCall("run", tuple(structures(size)), "OK", (), "") for size in (3, 5, 3)]
+    calls.append(LibraryCall("set", (Address("none", "const void *", None), 7)))
+    text = "\n".join("\n".join(writer.call(call, operator, "")) for operator, call in enumerate(calls))
+    defined = dict(re.findall(r"static const (\w+ \w+) = \{(.*)\};", "".join(records)))
+    assert [re.sub(r"\w+ ", "", each) for each in defined] == [
+        *("tile_0", "activation_1", "params_2"),
+        *("tile_3", "activation_4", "params_5"),
+    ]
+    assert defined["cmsis_nn_activation activation_4"] == ".w = 5, .h = INT32_MIN"
+    assert defined["cmsis_nn_params params_2"] == (
+        ".tile = {.w = 3, .h = INT32_MIN}, .table = (int32_t *)(const int32_t *4)"
+    )
+    assert writer.structure_bytes == 4 * 2 * (2 + 2 + 3)
+    passed = re.findall(r"run\((.*)\) != OK\) \{\s*return (\d+);", text)
+    assert passed == [
+        ("&tile_0, &activation_1, &context_0, &params_2", "1"),
+        ("&tile_3, &activation_4, &context_0, &params_5", "2"),
+        ("&tile_0, &activation_1, &context_0, &params_2", "3"),
+    ]
+    assert re.findall(r"cmsis_nn_context context_0 = \{(.*)\};", text) == [
+        f".buf = void *16, .size = {size}" for size in (3, 5, 3)
+    ]
+    assert [local_bytes(call) for call in calls] == [8, 8, 8, 0]
+    assert text.splitlines()[-1] == "set(NULL, 7);"
 
 
 def test_parameters_are_constant_and_equal_ones_are_shared() -> None:
