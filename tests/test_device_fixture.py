@@ -64,6 +64,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
         monkeypatch.setattr(tflm.testing.device, "connect", connect)
         embedded = EmbeddedServices()
         arguments = ["-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:terminal"]
+        arguments += ["-p", "no:unraisableexception"]  # which collects garbage of all tests, several times
         arguments += ["--import-mode=importlib", "--rootdir"]
         pytest.main([*arguments, str(tmp_path), str(tmp_path), *options], [tflm.testing.device, embedded])
         return embedded.outcomes, connected
