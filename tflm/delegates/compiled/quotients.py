@@ -154,13 +154,15 @@ def inverse_root(value: int) -> Any:
     pairs = ((leading_zeros(value) - 33) >> 1) - 1
     scaled = value << (2 * pairs)
     half = ((scaled >> 1) + 1) >> 1
-    x = as_int64(UNIT)
+    x = UNIT
     for _ in range(NEWTON_STEPS):
-        cube = clamped(high_product(high_product(x, x), x) << 6, -LARGEST - 1, LARGEST)
-        x = clamped((high_product(UNIT + UNIT // 2, x) - high_product(half, cube)) << 3, -LARGEST - 1, LARGEST)
+        cube = as_int32(clamped(high_product(high_product(x, x), x) << 6, -LARGEST - 1, LARGEST))
+        x = as_int32(
+            clamped((high_product(UNIT + UNIT // 2, x) - high_product(half, cube)) << 3, -LARGEST - 1, LARGEST)
+        )
     left = max(pairs - 11, 0)
     significand = high_product(x, HALF_ROOT) << left
-    return high_product(as_int64(1) << (RSQRT_SHIFT + pairs - 11 - left), significand)
+    return high_product(1 << (RSQRT_SHIFT + pairs - 11 - left), significand)
 
 
 @kernel

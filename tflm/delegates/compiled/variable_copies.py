@@ -138,7 +138,7 @@ def take_reversed(
 @inlined
 def first_place(start: Any, size: Any, dim: Any) -> Any:
     """Return the start of a slice in a dimension, clamped so that the slice fits."""
-    return as_int32(min(max(as_int64(start), 0), dim - size))
+    return as_int32(min(max(start, 0), dim - size))
 
 
 @kernel
