@@ -24,6 +24,12 @@ LOADING_MULTIPLE, VERIFYING_MULTIPLE = 128, 256
 """Of the size of the file, as docs/reliability.md states them. Findings, thousands of them, take more than tables."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_objects() -> None:
+    """Let the garbage collector, which tests call, scan only objects created from here on."""
+    gc.freeze()
+
+
 @contextmanager
 def traced() -> Iterator[SimpleNamespace]:
     """Measure the memory of Python and numpy: the maximum, and what remains at the end."""
@@ -125,19 +131,10 @@ def interpreter_of(data: bytes, arena: bytearray, engine: str) -> tflm.MicroInte
     return tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), arena, delegates=ENGINES[engine])
 
 
-@pytest.fixture
-def few_objects() -> Iterator[None]:
-    """Let the garbage collector scan only objects created from here on, which is fast."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 KEEPING = [(name, engine) for place, engine in enumerate(ENGINES) for name in one_type_each(LARGE, place)]
 
 
 @pytest.mark.parametrize(("name", "engine"), some(itertools.product(LARGE, ENGINES), *KEEPING))
-@pytest.mark.usefixtures("few_objects")
 def test_every_kernel_declares_what_it_keeps(name: str, engine: str) -> None:
     """What numpy has got for arrays since allocation began, and not given back, is what was declared.
 
