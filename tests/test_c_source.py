@@ -208,7 +208,8 @@ def check(kernel: Kernel, found: list[Any], expected: list[Any]) -> None:
 def test_c_and_llvm_compute_the_same(tmp_path: Path) -> None:
     """On random arguments, without undefined behaviour, and without a byte outside of the arrays.
 
-    A kernel for several types or functions has one of them here, and all of them in `make compiled`.
+    A kernel for several types or functions has one of them here, and all of them in `make compiled`. Without a cache
+    of machine code, the engine compiles ninety kernels first, which takes ten seconds and more.
     """
     kernels, rng = list(members() if EVERYTHING else one_member_each()), np.random.default_rng(30)
     calls = [(place, arguments(kernel, rng)) for place, kernel in enumerate(kernels) for _ in range(CASES)]
