@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from tflm.compiler.intrinsics import int16_at, move_bytes
+from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import (
     DONE,
     REFUSED,
@@ -150,10 +150,8 @@ def use_record(geometry: Geometry, x: Int8s, y: Int64s) -> int:
 
 @kernel
 def move_in_bytes(target: Address, source: Address, count: int) -> int:
-    """Addresses with offsets, and the elements there."""
+    """Addresses with offsets."""
     move_bytes(target + 2, source + 2 * count, 2 * count)
-    elements = int16_at(target)
-    elements[0] = elements[1] + 1
     return DONE
 
 

@@ -304,7 +304,7 @@ def test_addresses_and_floats(tmp_path: Path) -> None:
     ]
     kernels = [c_language.move_in_bytes, c_language.mix]
     (_, moved), (_, mixed) = results_of_c(kernels, calls, tmp_path)
-    words = np.concatenate([[1799], [1798, 2312, 2826], [0, 0]]).astype(np.int16)
+    words = np.array([0, 1798, 2312, 2826, 0, 0]).astype(np.int16)
     assert moved[0].view(np.int16).tolist() == words.tolist()
     total, expected = np.float32(0), []
     for i, value in enumerate(x):

@@ -310,7 +310,7 @@ class ExpressionWriter:
         if name.endswith("_from"):
             pointer, offset = self.term(arguments[0]), self.index(arguments[1])
             return Term(f"{pointer.inside(SUM)} + {offset.inside(SUM + 1)}", SUM, pointer.value, "")
-        if name.endswith(("_at", "_of")):
+        if name.endswith("_of"):
             return self._elements_at(self.term(arguments[0]), name.rpartition("_")[0])
         raise TranslationError(f"C has no {name}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, Int64s, intrinsic
+from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, intrinsic
 
 LONG_MULTIPLY = BuildConstant(1)
 """Whether one instruction multiplies 32 bits by 32 and adds the product to 64 bits."""
@@ -19,12 +19,6 @@ HELIUM_ASSEMBLY = BuildConstant(0)
 
 THUMB_ASSEMBLY = BuildConstant(0)
 """Whether `assembled` functions use assembly for Cortex-M without DSP instructions."""
-
-
-@intrinsic
-def int8_at(address: int) -> Int8s:
-    """The int8 elements at an address."""
-    raise NotImplementedError
 
 
 @intrinsic
@@ -58,18 +52,6 @@ def float32_from(elements: Float32s, count: int) -> Float32s:
 
 
 @intrinsic
-def int16_at(address: int) -> Int16s:
-    """The int16 elements at an address."""
-    raise NotImplementedError
-
-
-@intrinsic
-def int32_at(address: int) -> Int32s:
-    """The int32 elements at an address."""
-    raise NotImplementedError
-
-
-@intrinsic
 def int8_of(elements: Elements) -> Int8s:
     """The same memory as bytes."""
     raise NotImplementedError
@@ -78,12 +60,6 @@ def int8_of(elements: Elements) -> Int8s:
 @intrinsic
 def int32_of(elements: Elements) -> Int32s:
     """The same memory as int32 elements."""
-    raise NotImplementedError
-
-
-@intrinsic
-def int64_at(address: int) -> Int64s:
-    """The int64 elements at an address."""
     raise NotImplementedError
 
 

@@ -37,11 +37,6 @@ INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 FLOAT32, FLOAT64 = ir.FloatType(), ir.DoubleType()
 
 
-def int8_at(builder: ir.IRBuilder, address: Value) -> Value:
-    """A pointer to int8."""
-    return builder.inttoptr(address, INT8.as_pointer())
-
-
 def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
     """Return a pointer advanced by `count` elements."""
     return builder.gep(elements, [count])
@@ -55,24 +50,9 @@ def int8_of(builder: ir.IRBuilder, elements: Value) -> Value:
     return builder.bitcast(elements, INT8.as_pointer())
 
 
-def int16_at(builder: ir.IRBuilder, address: Value) -> Value:
-    """A pointer to int16."""
-    return builder.inttoptr(address, INT16.as_pointer())
-
-
-def int32_at(builder: ir.IRBuilder, address: Value) -> Value:
-    """A pointer to int32."""
-    return builder.inttoptr(address, INT32.as_pointer())
-
-
 def int32_of(builder: ir.IRBuilder, elements: Value) -> Value:
     """A pointer to int32."""
     return builder.bitcast(elements, INT32.as_pointer())
-
-
-def int64_at(builder: ir.IRBuilder, address: Value) -> Value:
-    """A pointer to int64."""
-    return builder.inttoptr(address, INT64.as_pointer())
 
 
 def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:
