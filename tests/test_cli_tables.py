@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -17,8 +18,9 @@ from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.arena_page import BLOCK_KINDS
+from tflm.cli import output
 from tflm.cli.output import table_lines
-from tflm.report import Column, Figure, Table, shortened, with_thousands
+from tflm.report import Column, Figure, Report, Table, shortened, with_thousands
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -229,3 +231,32 @@ def test_a_table_of_records_has_a_column_for_each_figure() -> None:
         ("half", Column.NUMBER),
     ]
     assert table.rows == [["a", "1,234", "50.0%", "617"], ["b", "", "25.0%", ""]]
+
+
+@pytest.mark.parametrize("shown", [*itertools.product([False, True], repeat=5)])
+def test_parts_of_a_report_have_a_blank_line_between_them(
+    shown: tuple[bool, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict and the title have none after them."""
+    has_title, has_facts, has_table, has_second, has_notes = shown
+    tables = [
+        Table(name, {"n": Column.NUMBER}, [("1",)]) for name, each in (("a", has_table), ("b", has_second)) if each
+    ]
+    facts, notes = [("fact", "1")] * has_facts, ["note", "other"] * has_notes
+    output.show(Report("title" * has_title, facts, tables, notes, "fits"))
+    parts = ["fact  1"] * has_facts + [f"{table.title}\nn\n1" for table in tables] + ["note\nother"] * has_notes
+    expected = "\n".join(["fits", *["title"] * has_title, "\n\n".join(parts)])
+    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+
+
+def test_numbers_with_two_parts_are_lists_in_json() -> None:
+    assert output.plain({"z": np.array([1 + 2j], np.complex64)}) == {"z": [[1.0, 2.0]]}
+
+
+@pytest.mark.parametrize(
+    ("width", "widths"), [(52, (30, 20)), (51, (29, 20)), (42, (20, 20)), (40, (19, 19)), (10, (9, 9))]
+)
+def test_the_widest_columns_are_shortened_first(width: int, widths: tuple[int, int]) -> None:
+    names = "a" * 30, "b" * 20
+    _, line = table_lines(Table("", {"x": Column.NAME, "y": Column.NAME}, [names]), width)
+    assert line == "  ".join(shortened(name, room).ljust(room) for name, room in zip(names, widths)).rstrip()
