@@ -166,6 +166,8 @@ def test_real_models_are_brought_to_what_they_need_and_answer_the_same(corpus: P
         after = versioning.operator_versions(updated.root)
         assert [(op.operator, op.needed or op.version) for op in before] == [(op.operator, op.version) for op in after]
         assert versioning.min_runtime_version(updated.root) == versioning.runtime_needed(model.root)
+        assert len(updated.metadata("min_runtime_version") or b"") == 16  # as the converter writes it
+        assert all(updated.operator_codes.count(code) == 1 for code in updated.operator_codes)
         raised = versioning.operator_versions(tflm.Model(tflm.update_versions(model, downgrade=False), "tflm").root)
         assert [max(op.version, op.needed or 0) for op in before] == [op.version for op in raised]
         assert [subgraph.tensors for subgraph in updated.subgraphs] == [
