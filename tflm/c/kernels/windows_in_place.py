@@ -25,8 +25,8 @@ from tflm.c.kernels.dense import (
 from tflm.c.kernels.im2col import CHANNELS as PAIR
 from tflm.c.kernels.im2col import DEPTH, both_of, byte_of
 from tflm.c.kernels.part import NEVER, first_places
-from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_cells
-from tflm.compiler.intrinsics import int8_from, int16_from, int32_from
+from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_cells, sums_of_some
+from tflm.compiler.intrinsics import DSP_ASSEMBLY, int8_from, int16_from, int32_from
 from tflm.compiler.language import (
     DONE,
     Int8s,
@@ -454,21 +454,27 @@ def convolve_wide_runs(
             of_pair, entry = int8_from(weights, first_row * run + first * of_column), int32_from(table, 0)
             for channel in range(0, shape.channels, PAIR):
                 sum0, sum1 = start(entry[0]), start(entry[4])
-                for row in range(0, rows, shape.rows_together):
-                    for cell in range(0, cells, shape.cells_together):
+                for row in range(0, rows, shape.rows_together if DSP_ASSEMBLY else 1):
+                    for cell in range(0, cells, shape.cells_together if DSP_ASSEMBLY else 1):
                         for begin in range(0, length, shape.limit):
-                            more0, more1 = both_of(
-                                sums_of_cells(
-                                    int16_from(seen, row * x_row + cell * (length + x_step) + begin),
-                                    int8_from(of_pair, row * run + cell * padded + PAIR * begin),
-                                    min(rows - row, shape.rows_together),
-                                    min(cells - cell, shape.cells_together),
-                                    min(length - begin, shape.limit),
-                                    x_row,
-                                    x_step,
-                                    between,
+                            of_some = int16_from(seen, row * x_row + cell * (length + x_step) + begin)
+                            some_weights = int8_from(of_pair, row * run + cell * padded + PAIR * begin)
+                            count = min(length - begin, shape.limit)
+                            if DSP_ASSEMBLY:
+                                more0, more1 = both_of(
+                                    sums_of_cells(
+                                        of_some,
+                                        some_weights,
+                                        min(rows - row, shape.rows_together),
+                                        min(cells - cell, shape.cells_together),
+                                        count,
+                                        x_row,
+                                        x_step,
+                                        between,
+                                    )
                                 )
-                            )
+                            else:
+                                more0, more1 = sums_of_some(of_some, some_weights, count)
                             sum0, sum1 = sum0 + more0, sum1 + more1
                 of_pair = int8_from(of_pair, shape.row_taps * run)
                 outputs[min(channel + 1, last)] = clamp(
