@@ -153,6 +153,15 @@ def test_durations_are_added_up_for_each_tag() -> None:
             profiler.end_event(handle)
 
 
+def test_temp_buffers_lie_one_above_the_other_in_what_is_left() -> None:
+    allocator = tflm.MicroAllocator(bytearray(4096))
+    first, second = allocator.allocate_temp_buffer(100, 16), allocator.allocate_temp_buffer(8, 32)
+    assert (first % 16, second % 32) == (0, 0)
+    assert first + 100 <= second <= first + 128
+    with pytest.raises(tflm.ArenaExhausted, match="a temporary buffer"):
+        allocator.allocate_temp_buffer(4096, 16)
+
+
 def test_both_allocators_of_separate_arenas_take_room_in_the_persistent_one() -> None:
     """The objects of an allocator for each arena take more than that of one."""
     sizes = [np.zeros(1 << 12, np.uint8) for _ in range(2)]

@@ -535,6 +535,10 @@ class MicroAllocator:
         self._requests.append(ScratchBufferRequest(size, subgraph_index, UNASSIGNED_NODE))
         return len(self._requests) - 1
 
+    def allocate_temp_buffer(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
+        """Allocate bytes above the head until the end of the node's prepare phase; returns their offset."""
+        return self._allocate_temp(_TensorPart(size, alignment, (size,) * len(Reads)), what, None)
+
     def allocate_temp_tensor(self, tensor: Tensor, what: str) -> None:
         """Allocate a full tensor in temp memory until the end of the node's prepare phase or its release."""
         for part in self._tensor_parts(tensor):
