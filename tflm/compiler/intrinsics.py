@@ -64,6 +64,12 @@ def int32_of(elements: Elements) -> Int32s:
 
 
 @intrinsic
+def address_of(elements: Elements) -> int:
+    """The address of the first element, for `move_bytes` and `copy_bytes`."""
+    raise NotImplementedError
+
+
+@intrinsic
 def move_bytes(target: int, source: int, count: int) -> int:
     """Call C's memmove with addresses, and return the count."""
     raise NotImplementedError

@@ -55,6 +55,11 @@ def int32_of(builder: ir.IRBuilder, elements: Value) -> Value:
     return builder.bitcast(elements, INT32.as_pointer())
 
 
+def address_of(builder: ir.IRBuilder, elements: Value) -> Value:
+    """The address as an integer."""
+    return builder.ptrtoint(elements, INT64)
+
+
 def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:
     """C's memmove."""
     pointer = INT8.as_pointer()

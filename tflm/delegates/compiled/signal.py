@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.intrinsics import address_of, copy_bytes, leading_zeros
 from tflm.compiler.language import (
     DONE,
     REFUSED,
@@ -246,23 +246,27 @@ def logarithm(x: UInt32s, y: Int16s, beyond_line: Int32s, shift: int, scale: int
 
 
 @inlined
-def write_to_queue(samples: Any, state: Any, capacity: int, x: Any, first: int, count: int) -> int:
-    """Append samples to a queue."""
+def write_to_queue(samples: Int16s, state: Any, capacity: int, x: Int16s, first: int, count: int) -> int:
+    """Append samples to a queue, in two parts where they wrap around its end."""
     place = (state[0] + state[1]) % capacity
-    for i in range(count):
-        samples[place] = x[first + i]
-        place = place + 1 if place + 1 < capacity else 0
+    until_end = min(count, capacity - place)
+    queue, source = address_of(samples), address_of(x) + 2 * first
+    copy_bytes(queue + 2 * place, source, 2 * until_end)
+    if count > until_end:
+        copy_bytes(queue, source + 2 * until_end, 2 * (count - until_end))
     state[1] += count
     return count
 
 
 @inlined
-def read_from_queue(samples: Any, state: Any, capacity: int, y: Any, first: int, count: int) -> int:
-    """Copy the oldest samples of a queue."""
+def read_from_queue(samples: Int16s, state: Any, capacity: int, y: Int16s, first: int, count: int) -> int:
+    """Copy the oldest samples of a queue, in two parts where they wrap around its end."""
     place = state[0]
-    for i in range(count):
-        y[first + i] = samples[place]
-        place = place + 1 if place + 1 < capacity else 0
+    until_end = min(count, capacity - place)
+    queue, target = address_of(samples), address_of(y) + 2 * first
+    copy_bytes(target, queue + 2 * place, 2 * until_end)
+    if count > until_end:
+        copy_bytes(target + 2 * until_end, queue, 2 * (count - until_end))
     return count
 
 
