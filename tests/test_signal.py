@@ -69,6 +69,40 @@ def test_samples_beyond_the_added_frames_are_zero(type: TensorType, delegates: A
 
 
 @pytest.mark.parametrize("delegates", [(), None], ids=["numpy", "engine"])
+@pytest.mark.parametrize("zeros", range(5))
+@pytest.mark.parametrize(
+    ("samples", "bits"),
+    [
+        ([0], 0),
+        ([1], 14),
+        ([-1], 14),
+        ([3, -2], 13),
+        ([16383, -16383], 1),
+        ([-16384], 0),
+        ([32767], 0),
+        ([-32768], 0),
+        ([1000, -32768, 1], 14),
+        ([-32768, -5], 0),
+        ([-32768, -5, -5], 12),
+        ([-32768, -7, -5, 1, -32768, 2, -1], 13),
+    ],
+)
+def test_samples_are_scaled_by_the_largest_one(samples: list[int], bits: int, zeros: int, delegates: Any) -> None:
+    """The absolute value of -32768 wraps to itself, so that any other sample after it replaces it, with its sign."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (zeros + len(samples),), TensorType.INT16)
+    y = main.tensor("y", (zeros + len(samples),), TensorType.INT16)
+    scale = main.tensor("scale", (), TensorType.INT32)
+    main.operator("SignalFftAutoScale", [x], [y, scale])
+    main.output(y, scale)
+    given = np.array([0] * zeros + samples, np.int16)
+    [(scaled, found)] = run(builder.build(), [[given]], delegates=delegates)
+    assert int(found) == bits
+    assert np.asarray(scaled).tolist() == (given << bits).tolist()
+
+
+@pytest.mark.parametrize("delegates", [(), None], ids=["numpy", "engine"])
 def test_a_table_has_gains_up_to_an_estimate(delegates: Any) -> None:
     """A gain for 0, 1 and 2; from 3 on three of the four entries of each number of bits, which begin with that of 2."""
     for size, estimate in itertools.product(range(1, 12), range(10)):

@@ -24,6 +24,7 @@ from tflm.compiler.language import (
     Wide,
     inlined,
     kernel,
+    unrolled,
 )
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float64, as_int16, as_int32, as_int64, as_uint64
@@ -66,22 +67,41 @@ def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shif
     return DONE
 
 
+@inlined
+def magnitude(sample: int) -> int:
+    """Return the absolute value of 16 bits, without a branch."""
+    sign = sample >> 15
+    return (sample ^ sign) - sign
+
+
+@inlined
+def larger(largest: int, sample: int) -> int:
+    """Return the larger one of a number and the absolute value of a sample, which wraps for -32768."""
+    if sample > largest:
+        return sample
+    return as_int16(-sample) if -sample > largest else largest
+
+
 @kernel
 def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
-    """Shift samples left as far as 16 bits allow."""
-    low, high = 0, 0
-    for i in range(count):
-        low, high = min(low, x[i]), max(high, x[i])
-    largest = max(-low, high)
-    if low == -(1 << 15):
-        # As in the reference, the absolute value of -32768 wraps to the smallest value.
-        largest = 0
-        for i in range(count):
-            sample = as_int32(x[i])
-            if sample > largest:
-                largest = sample
-            elif -sample > largest:
-                largest = sample if sample == low else -sample
+    """Shift samples left as far as 16 bits allow.
+
+    Only the highest bit of the largest absolute value counts, which is that of an OR of all. Groups with or after a
+    value that wraps are compared one by one.
+    """
+    largest = 0
+    in_groups = count & ~3
+    for i in range(0, in_groups, 4):
+        found = largest
+        for k in unrolled(4):
+            found |= magnitude(x[i + k])
+        if 0 <= found < 1 << 15:
+            largest = found
+        else:
+            for k in range(i, i + 4):
+                largest = larger(largest, as_int32(x[k]))
+    for i in range(in_groups, count):
+        largest = larger(largest, as_int32(x[i]))
     bits = leading_zeros(largest) - 49 if largest > 0 else 0
     scale_bit[0] = bits
     for i in range(count):
