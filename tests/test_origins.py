@@ -90,6 +90,21 @@ def test_an_operator_stands_for_its_own_kind_not_for_what_was_merged_into_it() -
     assert operator_origins(model, rewritten, graph.moved) == (0,)
 
 
+def test_an_operator_of_another_kind_stands_for_what_computed_its_output() -> None:
+    """An earlier operator of its own kind, whose output is still computed, was not merged into it."""
+    models = []
+    for kind in (BuiltinOperator.ABS, BuiltinOperator.RELU):
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        x = main.input("x", (4,), TensorType.FLOAT32)
+        y, z = (main.tensor(name, (4,), TensorType.FLOAT32) for name in "yz")
+        main.operator(BuiltinOperator.RELU, [x], [y])
+        main.operator(kind, [y], [z])
+        main.output(z)
+        models.append(tflm.Model(builder.build()))
+    assert operator_origins(models[0], models[1], {tensor: tensor for tensor in (x, y, z)}) == (0, 1)
+
+
 BUILDS = ("cortex-m4", "-O2"), ("cortex-m0plus", "-Os")
 
 FIGURES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
