@@ -398,9 +398,6 @@ def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
         loads = any(isinstance(part, ast.Subscript) for part in nodes_in(value))
         if loads and any(isinstance(target, ast.Subscript) for target in earlier):
             return True
-        places = {name for target in targets[place:] for name in names_in(target) if isinstance(target, ast.Subscript)}
-        if any(isinstance(target, ast.Name) and target.id in places for target in earlier):
-            return True
     return False
 
 
