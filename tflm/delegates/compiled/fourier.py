@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Int16s, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import Profile
-from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
+from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64, as_uint64
 from tflm.delegates.compiled.signal import clear_steps
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.fft import FftOpData, KissFftrConfig
@@ -35,9 +35,19 @@ def times_16(sample: Any, factor: Any) -> Any:
 
 
 @inlined
+def rounded_32(product: Any) -> Any:
+    """Round a product in Q0.62, halves up.
+
+    Without signs, a C compiler does not know that many products fit 32 bits: it would omit the cast, then multiply 64
+    bits.
+    """
+    return as_int64(as_int32(as_uint64(product + (1 << 30)) >> as_uint64(31)))
+
+
+@inlined
 def times_32(sample: Any, factor: Any) -> Any:
     """Multiply by a factor in Q0.31, and round, halves up."""
-    return as_int64(as_int32((as_int64(sample) * factor + (1 << 30)) >> 31))
+    return rounded_32(as_int64(as_int32(sample)) * factor)
 
 
 @inlined
@@ -73,9 +83,8 @@ def turned_16(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
 @inlined
 def turned_32(real: Any, imaginary: Any, c: Any, s: Any) -> tuple[Any, Any]:
     """Multiply a pair by a root of unity."""
-    first = (as_int64(real) * c - as_int64(imaginary) * s + (1 << 30)) >> 31
-    second = (as_int64(real) * s + as_int64(imaginary) * c + (1 << 30)) >> 31
-    return as_int64(as_int32(first)), as_int64(as_int32(second))
+    real, imaginary = as_int64(as_int32(real)), as_int64(as_int32(imaginary))
+    return rounded_32(real * c - imaginary * s), rounded_32(real * s + imaginary * c)
 
 
 @inlined
