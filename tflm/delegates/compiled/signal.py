@@ -380,14 +380,12 @@ Sum = Annotated[Callable[..., Any], SUMS]
 
 @kernel
 def overlap_add(added: Sum, x: Elements, y: Elements, sums: Elements, frames: int, size: int, step: int) -> int:
-    """Add overlapping frames. After each frame, the first sums are complete, and the others move to the front."""
+    """Add overlapping frames. With each frame, the first sums are complete, and the others move to the front."""
     for i in range(frames):
-        for j in range(size):
-            sums[j] = added(sums[j], x[i * size + j])
         for j in range(step):
-            y[i * step + j] = sums[j]
-        for j in range(size - step):
-            sums[j] = sums[j + step]
+            y[i * step + j] = added(sums[j], x[i * size + j])
+        for j in range(step, size):
+            sums[j - step] = added(sums[j], x[i * size + j])
         for j in range(size - step, size):
             sums[j] = 0
     return DONE
