@@ -823,7 +823,7 @@ def _line(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 
 def _sigmoid(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    shift = int(rng.integers(0, 31))
+    shift = int(rng.choice([0, rng.integers(1, 31), 31]))
     return {"table": SIGMOID_TABLE.astype(np.uint16), "factor": int(rng.integers(1, 32768)), "shift": shift}
 
 

@@ -238,8 +238,9 @@ def sigmoid_int16(
     function: Sigmoid, x: Int16s, y: Int16s, table: UInt16s, factor: int, shift: Shift, count: int
 ) -> int:
     """Compute LOGISTIC or TANH: convert to steps of 1 / 12288, and apply the function in Q0.15."""
+    half = as_int32((as_int64(1) << shift) >> 1)
     for i in range(count):
-        steps = as_int32(as_int64(x[i]) * factor + ((1 << shift) >> 1)) >> shift
+        steps = as_int32(as_int64(x[i]) * factor + half) >> shift
         y[i] = function(steps, table)
     return DONE
 
