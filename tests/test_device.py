@@ -11,6 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.device import NEVER
 from tflm.device.session import BEGIN, MAX_PAYLOAD, PROTOCOL, REPLY, Frame, FrameReader, Kind, Session
+from tflm.device.transports import FileWire
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
@@ -81,6 +83,9 @@ def test_a_frame_is_found_wherever_its_bytes_are_cut() -> None:
         assert [*small.feed(data[:cut]), *small.feed(data[cut:])] == []
 
 
+HELLO = Kind.HELLO, b"\0" + struct.pack("<II", PROTOCOL, 100)
+
+
 class Script:
     """A wire whose device answers the requests in turn, each with some frames of a kind and a payload."""
 
@@ -109,14 +114,70 @@ class Script:
 
 
 def test_an_operator_is_announced_for_one_request() -> None:
-    hello = (Kind.HELLO, b"\0" + struct.pack("<II", PROTOCOL, 100))
     ran = [(Kind.ANNOUNCE, (3).to_bytes(4, "little")), (Kind.INVOKE, b"\0")]
-    session = Session(Script([[hello], ran, [(Kind.RESET, b"\0")]]))
+    session = Session(Script([[HELLO], ran, [(Kind.RESET, b"\0")]]))
     session.open()
     session.request(Kind.INVOKE)
     assert session.announced == 3
     session.request(Kind.RESET)
     assert session.announced is None
+
+
+class Silent(Script):
+    """A wire at which nobody answers after the first request, with a clock that goes on while it is read.
+
+    Attributes:
+        written: when each further request was written, in seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__([[HELLO]])
+        self.seconds, self.written = 0.0, list[float]()
+
+    def write(self, data: bytes) -> None:
+        """Answer the first request; note the time of the others."""
+        if self._answers:
+            super().write(data)
+        else:
+            self.written.append(self.seconds)
+
+    def read(self, seconds: float) -> bytes:
+        """Wait in vain."""
+        self.seconds += seconds
+        return super().read(seconds)
+
+    def now(self) -> float:
+        """The seconds that were waited."""
+        return self.seconds
+
+
+def test_a_request_is_sent_again_after_longer_and_longer_waits() -> None:
+    wire = Silent()
+    session = Session(wire)
+    session.open()
+    with pytest.raises(tflm.DeviceError):
+        session.request(Kind.RESET, limit=20)
+    waits = np.diff(wire.written).tolist()
+    assert waits == pytest.approx([0.3, 0.6, 1.2, 2.4, *([3.0] * (len(waits) - 4))])
+    assert 17 < wire.written[-1] - wire.written[0] < 20
+
+
+def test_a_wire_that_takes_few_bytes_at_a_time_gets_all() -> None:
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    data, found = os.urandom(300_000), b""
+
+    def write() -> None:
+        FileWire("pipe", source, target).write(data)
+        os.close(target)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    while piece := os.read(source, 4096):
+        found += piece
+    writing.join()
+    os.close(source)
+    assert found == data
 
 
 @functools.cache
@@ -272,15 +333,23 @@ def invoked_twice(device: Device, steps: Any) -> list[bytes]:
     return found
 
 
+def forget(device: SimulatedDevice) -> None:
+    """As when another host asks: the session is unknown, and the state is that of the last invoke."""
+    device.session = device.last = 0
+
+
+@pytest.mark.parametrize("lose", [SimulatedDevice.restart, forget])
 @pytest.mark.parametrize("has_state", [False, True])
-def test_a_reset_before_any_request_repeats_the_invoke_unless_its_state_is_lost(has_state: bool) -> None:
+def test_a_session_lost_before_any_request_repeats_the_invoke_unless_its_state_is_lost(
+    has_state: bool, lose: Callable[[SimulatedDevice], None]
+) -> None:
     model = model_with_state() if has_state else chain([BuiltinOperator.RELU], 5)
     begins: list[int] = []
     expected: list[bytes] = []
     number, is_over = -1, False
     while not is_over:
         simulated = SimulatedDevice(model)
-        link = Requests(simulated, lambda n, _, at=number, device=simulated: device.restart() if n == at else None)
+        link = Requests(simulated, lambda n, _, at=number, device=simulated: lose(device) if n == at else None)
         with Device(lambda to=link: to, model) as device:
             opened = len(link.kinds)
             found = invoked_twice(device, STEPS)
