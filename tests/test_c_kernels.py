@@ -41,7 +41,7 @@ from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.kernels.wide_windows import multiply_wide
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
-from tflm.delegates.compiled import pooling, recurrent, unary
+from tflm.delegates.compiled import batch_matmul, pooling, recurrent, unary
 from tflm.delegates.compiled.arithmetic import linear_constants
 from tflm.delegates.compiled.bindings import FAMILIES, bind_steps
 from tflm.delegates.compiled.requantization import (
@@ -538,13 +538,20 @@ SELDOM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
 LEAN = [name for name, small in KERNELS.items() if small.lean is not None]
 OPERATORS_IN_C = [
     name for name, small in KERNELS.items() if name != SELDOM and small.bind not in (no_kernels, broadcasts.bind)
-]
+] + ["BATCH_MATMUL"]  # its small kernel stands in the engine
 
 
 SHARED = [
-    kernel.function for kernel in (pooling.pool, pooling.pool_floats, recurrent.filter_over_time, recurrent.lstm_step)
+    kernel.function
+    for kernel in (
+        batch_matmul.multiply_matrices,
+        pooling.pool,
+        pooling.pool_floats,
+        recurrent.filter_over_time,
+        recurrent.lstm_step,
+    )
 ]
-"""Small kernels that the engine has as well."""
+"""Small kernels that stand beside those of the engine."""
 
 
 class StepCall(NamedTuple):
