@@ -302,12 +302,13 @@ def combine_5(
     sum2: Any,
     other1: Any,
     other2: Any,
-    roots: Elements,
-    fifth: int,
+    c1: Any,
+    s1: Any,
+    c2: Any,
+    s2: Any,
 ) -> int:
     """Compute one component of five slots, from sums of opposite slots, and from differences of the other component,
-    rotated by a right angle."""
-    c1, s1, c2, s2 = roots[fifth], roots[fifth + 1], roots[2 * fifth], roots[2 * fifth + 1]
+    rotated by a right angle; from the first and second fifth root of unity."""
     middle1 = zero + times(sum1, c1) + times(sum2, c2)
     middle2 = zero + times(sum1, c2) + times(sum2, c1)
     upright1 = upright(times(other1, s1) + times(other2, s2))
@@ -324,6 +325,7 @@ def combine_5(
 def stage_5(times: Any, part: Any, turned: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
     """Combine all groups of five slots. Two pairs of results are each the sum and the difference of two terms."""
     fifth = 2 * groups * m
+    c1, s1, c2, s2 = roots[fifth], roots[fifth + 1], roots[2 * fifth], roots[2 * fifth + 1]
     for group in range(groups):
         for k in range(m):
             place = 2 * (5 * m * group + k)
@@ -333,9 +335,9 @@ def stage_5(times: Any, part: Any, turned: Any, y: Elements, roots: Elements, m:
             real3, imag3 = turned_pair(part, turned, y, place + 6 * m, 5, roots, 6 * groups * k)
             real4, imag4 = turned_pair(part, turned, y, place + 8 * m, 5, roots, 8 * groups * k)
             sum1, sum2, other1, other2 = real1 + real4, real2 + real3, imag1 - imag4, imag2 - imag3
-            combine_5(times, negated, y, place, 2 * m, real0, sum1, sum2, other1, other2, roots, fifth)
+            combine_5(times, negated, y, place, 2 * m, real0, sum1, sum2, other1, other2, c1, s1, c2, s2)
             sum1, sum2, other1, other2 = imag1 + imag4, imag2 + imag3, real1 - real4, real2 - real3
-            combine_5(times, same, y, place + 1, 2 * m, imag0, sum1, sum2, other1, other2, roots, fifth)
+            combine_5(times, same, y, place + 1, 2 * m, imag0, sum1, sum2, other1, other2, c1, s1, c2, s2)
     return groups
 
 
