@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -69,11 +70,10 @@ def _functions(names: str, **types: str) -> list[Constants]:
     return [{"function": name, **types} for name in names.split()]
 
 
-def _transforms(*more: str) -> list[Constants]:
+def _transforms(*more: str, **functions: Iterable[str]) -> list[Constants]:
     names = ("times", "part", "turned", "first_turned", "halved", "plus", "x", "y", "roots", "super_twiddles", *more)
-    return [
-        {**each, "odd": odd} for odd in fourier.ODD_STAGES for each in map(_same(*names), ("int16", "int32", "float32"))
-    ]
+    chosen = [dict(zip(functions, each)) for each in itertools.product(*functions.values())]
+    return [{**each, **of} for of in chosen for each in map(_same(*names), ("int16", "int32", "float32"))]
 
 
 def _products() -> list[Constants]:
@@ -137,8 +137,8 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     elementwise.compare_quantized: _functions("LESS EQUAL"),
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
     elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
-    fourier.rfft: _transforms(),
-    fourier.irfft: _transforms("divided"),
+    fourier.rfft: _transforms(order=fourier.ORDERS, odd=fourier.ODD_STAGES),
+    fourier.irfft: _transforms("divided", odd=fourier.ODD_STAGES),
     gathering.interpolate: [
         {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int32", "column_weights": "int32"},
         dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),

@@ -425,12 +425,27 @@ def transform(
 
 @inlined
 def put_in_order(x: Elements, y: Elements, orders: UInt16s, given: int, n: int) -> int:
+    """Set the pairs of y to the permuted pairs of x."""
+    for i in range(n):
+        place = 2 * orders[i]
+        y[2 * i], y[2 * i + 1] = x[place], x[place + 1]
+    return n
+
+
+@inlined
+def put_in_order_padded(x: Elements, y: Elements, orders: UInt16s, given: int, n: int) -> int:
     """Set the pairs of y to the permuted pairs of x. Samples that x lacks are 0."""
     for i in range(n):
         place = 2 * orders[i]
         y[2 * i] = x[place] if place < given else 0
         y[2 * i + 1] = x[place + 1] if place + 1 < given else 0
     return n
+
+
+ORDERS = {"padded": put_in_order_padded, "whole": put_in_order}
+"""How pairs are permuted, by whether the input has all samples."""
+
+Order = Annotated[Callable[..., Any], ORDERS]
 
 
 @inlined
@@ -489,6 +504,7 @@ def fold(part: Any, turned: Any, plus: Any, x: Elements, y: Elements, places: UI
 
 @kernel
 def rfft(
+    order: Order,
     odd: OddStage,
     times: Times,
     part: Part,
@@ -516,7 +532,7 @@ def rfft(
     for row in range(spectrum.rows):
         of_row = elements_from(y, 2 * row * bins)
         given = min(spectrum.samples, 2 * n)
-        put_in_order(elements_from(x, row * spectrum.samples), of_row, places, given, n)
+        order(elements_from(x, row * spectrum.samples), of_row, places, given, n)
         transform(odd, same, times, part, turned, first_turned, halved, of_row, factors, roots, n, spectrum.stages)
         unravel(part, turned, halved, plus, of_row, super_twiddles, n)
         for i in range(2 * (n + 1), 2 * bins):
@@ -589,7 +605,9 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     (samples, bins), rows = (y, x) if is_inverse else (x, y), x.size // x.shape[-1]
     spectrum = Spectrum(rows, samples.shape[-1], bins.shape[-1] // 2, config.n, len(factors))
     functions = ("times", "part", "turned", "first_turned", "halved", "plus", *(("divided",) if is_inverse else ()))
+    order = {} if is_inverse else {"order": "whole" if spectrum.samples >= 2 * config.n else "padded"}
     step = (irfft if is_inverse else rfft).step(
+        **order,
         odd="odd" if any(factor % 2 for factor in factors) else "none",
         **dict.fromkeys(functions, type),
         x=x,
