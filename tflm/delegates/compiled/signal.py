@@ -251,14 +251,17 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int16s, y: UInt32s, larges
 def logarithm(x: UInt32s, y: Int16s, beyond_line: Int32s, shift: int, scale: int, count: int) -> int:
     """Compute natural logarithms from logarithms to base 2, whose curve is interpolated in a table."""
     for i in range(count):
-        value = max((as_int64(x[i]) << shift) & LOW_32_BITS, 1)
-        places = 63 - leading_zeros(value)
-        fraction = (value << 31 >> places >> 15) & (ONE - 1)
-        segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
-        slope = beyond_line[segment + 1] - beyond_line[segment]
-        log2 = (places << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
-        log = (as_int64(log2) * LN_2 + ONE // 2) >> 16
-        y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
+        value = (as_int64(x[i]) << shift) & LOW_32_BITS
+        if value > 1:
+            places = 63 - leading_zeros(value)
+            fraction = (value << 31 >> places >> 15) & (ONE - 1)
+            segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
+            slope = beyond_line[segment + 1] - beyond_line[segment]
+            log2 = (places << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
+            log = (as_int64(log2) * LN_2 + ONE // 2) >> 16
+            y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
+        else:
+            y[i] = 0
     return DONE
 
 
