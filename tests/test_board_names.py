@@ -131,6 +131,10 @@ def test_a_name_without_a_similar_one_is_told_its_family_or_how_to_do_without(ty
         ("STM32N6", "STM32N657", "cortex-m55"),
         ("esp32-c5", "ESP32-C5", "esp32c5"),
         ("esp32h2", "ESP32-H2", "esp32h2"),
+        ("nrf52840dk/nrf52840", "nrf52840dk", "cortex-m4"),
+        ("arduino_nano_33_ble/nrf52840/sense", "nano33blesense", "cortex-m4"),
+        ("rpi_pico2/rp2350a/m33", "pico2", "cortex-m33"),
+        ("stm32f746g_disco@1", "stm32f746g-disco", "cortex-m7"),
     ],
 )
 def test_chips_and_boards_of_other_makers_are_known(typed: str, name: str, target: str) -> None:
