@@ -79,7 +79,7 @@ class Image(NamedTuple):
         """Return the same layout before bytes become unsigned, which is that of the input."""
         return self._replace(dtype=self.x_dtype, flip=0) if self.flip else self
 
-    def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int = 1) -> Step:
+    def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int) -> Step:
         """The step that fills `image` (or a view of it) with each element of x `copies` times in the last dimension.
 
         Both have the same three dimensions before the last, which is contiguous.
