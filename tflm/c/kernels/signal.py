@@ -50,7 +50,7 @@ def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
     """Compute square roots, shifted right."""
     bits = scale_bits[0] & 31
     for i in range(count):
-        places = 63 - leading_zeros(x[i])
+        places = 63 - leading_zeros(x[i] | as_uint64(1))
         if places < 30:
             y[i] = small_root(as_int32(x[i]), places) >> bits
         else:
