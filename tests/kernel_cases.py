@@ -705,7 +705,7 @@ def _filter_bank(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 
 def _subtraction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {
-        "factors": rng.integers(0, 1 << 14, 5).astype(np.uint64),
+        "factors": rng.integers(0, 1 << 14, 5).astype(np.uint32),
         "smoothing_bits": int(rng.integers(0, 12)),
         "fractional_bits": 14,
         "clamping": int(rng.integers(0, 2)),

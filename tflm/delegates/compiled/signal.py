@@ -187,7 +187,7 @@ def spectral_subtraction(
     x: UInt32s,
     y: UInt32s,
     noise: UInt32s,
-    factors: UInt64s,
+    factors: UInt32s,
     smoothing_bits: int,
     fractional_bits: int,
     clamping: int,
@@ -200,12 +200,13 @@ def spectral_subtraction(
             share.
     """
     low, smoothing, fraction = as_uint64(LOW_32_BITS), as_uint64(smoothing_bits), as_uint64(fractional_bits)
-    activation_min = factors[4]
+    activation_min = as_uint64(factors[4])
     for i in range(count):
         odd = i & 1
         value = as_uint64(x[i])
         signal = (value << smoothing) & low
-        estimate = (signal * factors[odd] + as_uint64(noise[i]) * factors[2 + odd]) >> fraction & low
+        of_new, of_old = as_uint64(factors[odd]), as_uint64(factors[2 + odd])
+        estimate = (signal * of_new + as_uint64(noise[i]) * of_old) >> fraction & low
         floor = (value * activation_min) >> fraction & low
         taken = min(estimate, signal)
         noise[i] = taken if clamping else estimate
@@ -449,7 +450,7 @@ def _bind_spectral_subtraction(context: KernelContext, node: Node, profile: Prof
         x=x,
         y=y,
         noise=op.noise,
-        factors=np.array(factors, np.uint64),
+        factors=np.array(factors, np.uint32),
         smoothing_bits=op.options["smoothing_bits"] & 31,
         fractional_bits=op.options["spectral_subtraction_bits"] & 63,
         clamping=bool(op.options["clamping"]),
