@@ -181,7 +181,7 @@ def test_rows_along_time_are_those_of_the_whole_operator(name: str, count: int) 
 @pytest.mark.parametrize("name", IN_BANDS)
 def test_rows_of_bands_are_those_of_the_whole_operator(name: str) -> None:
     tried = False
-    for model, inputs, graph in graphs(name, 24):
+    for model, inputs, graph in graphs(name, 100 if name == "PAD" else 24):
         (operator,) = graph.operators
         for axis in (BATCHES, ROWS):
             rule = band_rule(graph, operator, axis)
