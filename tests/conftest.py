@@ -20,9 +20,8 @@ from pytest_costs import pytest_collection as pytest_collection
 from pytest_costs import pytest_sessionfinish as pytest_sessionfinish
 
 # The same few examples in every run: a change is judged by what it changed, and `make long` draws 2000 new ones.
-settings.register_profile("default", deadline=None, max_examples=12, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=8, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2000)
-settings.register_profile("few", deadline=None, max_examples=8, derandomize=True)
 settings.register_profile("graphs", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("TFLM_HYPOTHESIS", "default"))
 

@@ -130,7 +130,7 @@ class Tree:
         variables = {
             **os.environ,
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
-            "TFLM_HYPOTHESIS": "few",
+            "TFLM_HYPOTHESIS": "default",
             "TFLM_CORPUS": str(CORPUS),
             "TFLM_PYODIDE": str(PYODIDE),
             "TFLM_CACHE_DIR": str(self.cache),
