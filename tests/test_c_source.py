@@ -208,15 +208,17 @@ def check(kernel: Kernel, found: list[Any], expected: list[Any]) -> None:
 def test_c_and_llvm_compute_the_same(tmp_path: Path) -> None:
     """On random arguments, without undefined behaviour, and without a byte outside of the arrays.
 
-    A kernel for several types or functions has one of them here, and all of them in `make compiled`. Without a cache
-    of machine code, the engine compiles ninety kernels first, which takes ten seconds and more.
+    A kernel for several types or functions has one of them here, and all of them in `make compiled`. Each runs in C,
+    every second one in LLVM as well: without a cache of machine code, the engine compiles those first, which takes ten
+    seconds.
     """
     kernels, rng = list(members() if EVERYTHING else one_member_each()), np.random.default_rng(30)
     calls = [(place, arguments(kernel, rng)) for place, kernel in enumerate(kernels) for _ in range(CASES)]
     for (place, values), (status, found) in zip(calls, results_of_c(kernels, calls, tmp_path), strict=True):
         kernel = kernels[place]
-        assert as_function(kernel)(**values) == status, kernel.name
-        check(kernel, found, flat(kernel, values))
+        if EVERYTHING or place % 2 == 0:
+            assert as_function(kernel)(**values) == status, kernel.name
+            check(kernel, found, flat(kernel, values))
 
 
 def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str, Any]]:
