@@ -8,7 +8,9 @@ from llvmlite import ir
 
 from tflm.compiler.language import Kernel, Kind
 
-INT64 = ir.IntType(64)
+Value: TypeAlias = Any
+INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+FLOAT32, FLOAT64 = ir.FloatType(), ir.DoubleType()
 
 
 def entry_of(module: ir.Module, kernel: Kernel) -> tuple[ir.IRBuilder, list[ir.Value]]:
@@ -23,18 +25,13 @@ def _argument(builder: ir.IRBuilder, place: ir.Value, kind: Kind) -> ir.Value:
     bits = builder.load(place)
     if kind.is_pointer:
         return builder.inttoptr(bits, _ir_type(kind.dtype).as_pointer())
-    return builder.bitcast(bits, ir.DoubleType()) if kind.dtype == "float64" else bits
+    return builder.bitcast(bits, FLOAT64) if kind.dtype == "float64" else bits
 
 
 def _ir_type(dtype: str) -> ir.Type:
     if dtype.startswith("float"):
-        return ir.FloatType() if dtype == "float32" else ir.DoubleType()
+        return FLOAT32 if dtype == "float32" else FLOAT64
     return ir.IntType(int(dtype.removeprefix("u").removeprefix("int")))
-
-
-Value: TypeAlias = Any
-INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-FLOAT32, FLOAT64 = ir.FloatType(), ir.DoubleType()
 
 
 def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
