@@ -473,7 +473,7 @@ def test_a_limit_that_can_not_be_met_is_an_error(path: Path) -> None:
 @settings(max_examples=6)
 @given(st.lists(st.sampled_from([16, 48, 150]), min_size=3, max_size=4), st.integers(0, 3))
 def test_the_file_shrinks_as_far_as_each_arena_lets_it(sizes: list[int], seed: int) -> None:
-    """What is more than an arena has is not taken, and each larger arena has a file that is no larger."""
+    """No arena is exceeded, and a larger arena never leads to a larger file."""
     rng = np.random.default_rng(seed)
     builder = ModelBuilder()
     main = builder.subgraph()
