@@ -39,7 +39,7 @@ is a kernel of its own, compiled when it is first called.
 - A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
 - Functions pass values on in a NamedTuple under `@by_value`; in C, each of its fields is a parameter.
 
-Code that several kernels share is a function under `@inlined`. What Python cannot express (llvm_ir, a cast of bits) is
+Code that several kernels share is a function under `@inlined`. What Python cannot express (vectors, a cast of bits) is
 an `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.llvm_ir`.
 
 This module imports no compiler: a process that finds its machine code in the cache needs none.

@@ -6,8 +6,8 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
   arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand, and `columns` those of depthwise windows; `images`
   prepares inputs and `scaling` the constants for outputs. `lines` shows that requantization in float32 is exact.
-- `plain_products` and `interpolation` replace tiles and large tables in plain kernels: in C, on small processors, and
-  with `TFLM_CPU=plain`.
+- `plain_products` replaces tiles in plain kernels, and interpolation in `functions` replaces large tables: in C, on
+  small processors, and with `TFLM_CPU=plain`.
 - Each family of operators has a module with its kernels and binding functions; `bindings` maps operators to families.
 - `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`). `bands` splits
   large operators into steps that the threads of a `team` run at the same time.
