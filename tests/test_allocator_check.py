@@ -46,6 +46,7 @@ FAULTS = {
         "if len(self._live_temps) > 1:\n            raise",
     ),
     "reset to 0": ("self.temp = self.head", "self.temp = 0"),
+    "a reset frees the tail": ("self.temp = self.head", "self.temp, self.tail = self.head, self.arena.size"),
     "no reset": ("self.temp = self.head", "pass"),
     "head resized under temps": ("if offset != 0 or self.head != self.temp:", "if offset != 0:"),
     "any offset resized": ("if offset != 0 or", "if"),

@@ -134,8 +134,10 @@ def _smaller(example: tuple[int, list[AllocatorCall]]) -> Iterator[tuple[int, li
 class _Model(NamedTuple):
     """The expected state of an allocator, apart from exact positions."""
 
+    head: int = 0
     temps: tuple[Place, ...] = ()
     live: tuple[int, ...] = ()
+    persistent: tuple[Place, ...] = ()
 
 
 class _State(NamedTuple):
@@ -225,9 +227,11 @@ class _Run:
         offset = self._attempt(name, (size, alignment), size, available, start >= lowest, **floor)
         if offset is None:
             return
-        self._check_place(Place(offset, size), alignment, self._allocator.tail, before.tail, "the tail")
+        place = Place(offset, size)
+        self._check_place(place, alignment, self._allocator.tail, before.tail, "the tail")
         if self._allocator.tail != start:
             self._fail(f"the tail moved from {before.tail} to {self._allocator.tail}, must be {start}")
+        self._model = self._model._replace(persistent=(*self._model.persistent, place))
 
     def _allocate_resizable_buffer(self, size: int, alignment: int) -> None:
         offset = self._resize("allocate_resizable_buffer", (size, alignment), size)
@@ -250,8 +254,10 @@ class _Run:
             self._expect_error(name, arguments, "only the head can be resized, without temp allocations")
             return None
         offset = self._attempt(name, arguments, size, before.tail)
-        if offset is not None and (self._allocator.head, self._allocator.temp) != (size, size):
-            self._fail(f"head and temp are {self._allocator.head} and {self._allocator.temp}, must be {size}")
+        if offset is not None:
+            if (self._allocator.head, self._allocator.temp) != (size, size):
+                self._fail(f"head and temp are {self._allocator.head} and {self._allocator.temp}, must be {size}")
+            self._model = self._model._replace(head=size)
         return offset
 
     # Other calls.
@@ -360,6 +366,11 @@ class _Run:
             self._fail(f"offset {place.offset} is not a multiple of {alignment}")
         if not low <= place.offset <= place.end <= high:
             self._fail(f"bytes {place.offset}..{place.end - 1} are not in the new part of {part}, {low}..{high - 1}")
+        for other in (Place(0, self._model.head), *self._model.temps, *self._model.persistent):
+            if place.meets(other):
+                self._fail(
+                    f"bytes {place.offset}..{place.end - 1} overlap {other.offset}..{other.end - 1}, which are in use"
+                )
 
     def _check_state(self) -> None:
         head, temp, tail, released, _ = self._state()
