@@ -52,7 +52,7 @@ class Layer:
     def requantizer(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
         """Return the requantizer of sums of products with elements that still contain their zero point."""
         bias = self._bias_with_zero_point()
-        return requantizer(self.multiplier, self.output, bias, self._limits(x_dtype), y_dtype)
+        return requantizer(self.multiplier, self.output, bias, self._limits(x_dtype, bias), y_dtype)
 
     def centred_requantizer(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
         """Return the requantizer of sums of products with elements without their zero point."""
@@ -60,14 +60,15 @@ class Layer:
         largest = abs(self.zero_point) - int(np.iinfo(x_dtype).min)
         if (largest * self.magnitudes()).max(initial=0) >= 1 << 31:
             return None
-        return requantizer(self.multiplier, self.output, self.bias, self._limits(x_dtype), y_dtype)
+        limits = self._limits(x_dtype, self._bias_with_zero_point())
+        return requantizer(self.multiplier, self.output, self.bias, limits, y_dtype)
 
     def _bias_with_zero_point(self) -> npt.NDArray[np.int64]:
         return self.bias - self.zero_point * self._by_channel(self.weights.astype(np.int64))
 
-    def _limits(self, x_dtype: np.dtype[Any]) -> npt.NDArray[np.int64]:
+    def _limits(self, x_dtype: np.dtype[Any], bias: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return upper bounds of the absolute values of each channel's sums, with the bias."""
-        return -int(np.iinfo(x_dtype).min) * self.magnitudes() + abs(self._bias_with_zero_point())
+        return -int(np.iinfo(x_dtype).min) * self.magnitudes() + abs(bias)
 
     def requantizer_of_runs(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
         """Like `requantizer`; for 16-bit inputs, also a requantizer of 64-bit sums."""
