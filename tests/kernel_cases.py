@@ -770,8 +770,16 @@ def _look_up(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"table": array(rng, dtypes["table"], 1 << (16 if dtypes["x"] == "uint16" else 8))}
 
 
+INT32_EDGES = [-(1 << 31), 1 - (1 << 31), -1000, -3, -1, 1, 2, 999, (1 << 31) - 2, (1 << 31) - 1]
+
+
 def _division(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"division": Division(shift=-20, zero_point1=3, zero_point2=-128, zero_point=7, **_requantization(rng))}
+    fields = {"shift": -20, "zero_point1": 3, "zero_point2": -128, "zero_point": 7, **_requantization(rng)}
+    if dtypes["x1"] == "int8":
+        return {"division": Division(**fields)}
+    fields |= {"step1": 1, "step2": 1, "activation_min": -(1 << 31), "activation_max": (1 << 31) - 1}
+    edges = rng.choice(INT32_EDGES, (2, COUNT)).astype(np.int32)
+    return {"x1": edges[0], "x2": edges[1], "division": Division(**fields)}
 
 
 def _roots(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:

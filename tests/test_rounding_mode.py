@@ -16,7 +16,7 @@ from test_compiled import layer
 import tflm
 from tflm.compiler.calls import is_available
 from tflm.delegates import Compiled
-from tflm.schema import AddOptions, BuiltinOperator, TensorType
+from tflm.schema import AddOptions, BuiltinOperator, DivOptions, TensorType
 
 FE_TONEAREST = 0
 FE_UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}.get(platform.machine())
@@ -43,8 +43,23 @@ def rounds_up() -> bool:
     return bool(np.add(np.float32(1), np.float32(2**-30), dtype=np.float32) > 1)
 
 
+LARGEST = (1 << 31) - 1
+DIVISORS = [-LARGEST - 1, -LARGEST, -65537, -1000, -3, -2, -1, 1, 2, 3, 999, 46341, LARGEST - 1, LARGEST]
+
+
 def model_of(operator: str) -> tuple[bytes, Arrays]:
     """A model of that operator and its inputs, with whole vectors and some more elements."""
+    if operator == "DIV":
+        multiples = [(LARGEST - LARGEST % abs(y), y) for y in DIVISORS]
+        pairs = [(sign * (x - offset), y) for x, y in multiples for offset in (0, 1) for sign in (-1, 1)]
+        pairs += [(-LARGEST - 1, y) for y in DIVISORS]
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        numbers = [main.input(name, (len(pairs),), TensorType.INT32) for name in ("a", "b")]
+        quotients = main.tensor("y", (len(pairs),), TensorType.INT32)
+        main.operator(BuiltinOperator.DIV, numbers, [quotients], DivOptions())
+        main.output(quotients)
+        return builder.build(), list(np.array(pairs, np.int32).T)
     if operator != "ADD":
         model, (inputs,) = layer(operator, 9, 5, 35, TensorType.INT8)
         return model, inputs
@@ -59,7 +74,7 @@ def model_of(operator: str) -> tuple[bytes, Arrays]:
     return builder.build(), [rng.integers(-128, 128, 70).astype(np.int8) for _ in inputs]
 
 
-@pytest.mark.parametrize("operator", ["ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+@pytest.mark.parametrize("operator", ["ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "DIV", "FULLY_CONNECTED"])
 def test_results_and_the_mode_stay_as_they_are(operator: str) -> None:
     model, inputs = model_of(operator)
     ((expected,),) = run(model, [inputs], delegates=())

@@ -307,6 +307,9 @@ class ExpressionWriter:
         if name == "float64_of_bits":
             given = terms.as_number(self.term(arguments[0]), "int64")
             return Term(f"float64_of_bits({given.text})", PRIMARY, Number("float64"), "double")
+        if name == "truncated_quotient":
+            texts = ", ".join(terms.as_number(self.term(each), "int32").text for each in arguments)
+            return Term(f"truncated_quotient({texts})", PRIMARY, Number("int64", Range(-(1 << 31), 1 << 31)), "int64_t")
         if name.endswith("_from"):
             pointer, offset = self.term(arguments[0]), self.index(arguments[1])
             return Term(f"{pointer.inside(SUM)} + {offset.inside(SUM + 1)}", SUM, pointer.value, "")

@@ -43,6 +43,14 @@ static inline double float64_of_bits(int64_t bits)
 }
 """
 
+_TRUNCATED_QUOTIENT = """\
+/* Quotient, rounded towards zero, without overflow. */
+static inline int64_t truncated_quotient(int32_t a, int32_t b)
+{
+    return b == -1 ? -(int64_t)a : a / b;
+}
+"""
+
 _FLOOR_DIV = """\
 /* Quotient, rounded down. */
 static inline TYPE floor_div_NAME(TYPE a, TYPE b)
@@ -146,6 +154,7 @@ HELPERS = {
     "leading_zeros": _LEADING_ZEROS,
     "truncated": _TRUNCATED,
     "float64_of_bits": _FLOAT64_OF_BITS,
+    "truncated_quotient": _TRUNCATED_QUOTIENT,
     **{
         f"{name}_{suffix}": template.replace("TYPE", c_type).replace("NAME", suffix)
         for name, template in _TEMPLATES.items()

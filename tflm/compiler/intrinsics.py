@@ -91,3 +91,9 @@ def float64_of_bits(bits: int) -> float:
 def leading_zeros(value: int) -> int:
     """Number of leading zero bits, of 64."""
     raise NotImplementedError
+
+
+@intrinsic
+def truncated_quotient(dividend: int, divisor: int) -> int:
+    """The quotient of two int32, truncated towards zero. The divisor must not be 0."""
+    raise NotImplementedError

@@ -79,3 +79,9 @@ def float64_of_bits(builder: ir.IRBuilder, bits: Value) -> Value:
 def leading_zeros(builder: ir.IRBuilder, value: Value) -> Value:
     """Number of leading zero bits."""
     return builder.ctlz(value, ir.Constant(ir.IntType(1), 0))
+
+
+def truncated_quotient(builder: ir.IRBuilder, dividend: Value, divisor: Value) -> Value:
+    """Divide float64, which has vectors: a rounded quotient of int32 reaches no integer that the exact one does not."""
+    quotient = builder.fdiv(builder.sitofp(dividend, FLOAT64), builder.sitofp(divisor, FLOAT64))
+    return builder.fptosi(quotient, INT64)

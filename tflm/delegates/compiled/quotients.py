@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.intrinsics import leading_zeros, truncated_quotient
 from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import (
@@ -48,16 +48,6 @@ class Division(NamedTuple):
     shift: int
     activation_min: int
     activation_max: int
-
-
-@inlined
-def truncated_quotient(dividend: int, divisor: int) -> Any:
-    """Return the quotient of two int32, truncated towards zero as in C."""
-    if divisor == -1:
-        return -as_int64(dividend)
-    quotient = dividend // divisor
-    is_below = as_int64(quotient) * divisor != dividend and (dividend ^ divisor) < 0
-    return as_int64(quotient + 1 if is_below else quotient)
 
 
 @kernel
