@@ -429,7 +429,7 @@ def _operator(
     operator = (subgraph.operators or [])[index]
     name = model.operator_name(operator)
     count = multiply_accumulates(model, subgraph, operator)
-    if _changes_shape_alone(name):
+    if name in REGISTRATIONS and REGISTRATIONS[name].only_copies:
         return OperatorEstimate(index, name, "", 0, 0, count)
     guess = _guess(subgraph, operator, name, count)
     if name not in formulas:
@@ -447,11 +447,6 @@ def _operator(
 
 def _instructions(path: CountedPath, trips: Mapping[str, int]) -> int:
     return round(sum(path.trips[loop].instructions * times for loop, times in trips.items()))
-
-
-def _changes_shape_alone(operator: str) -> bool:
-    """Whether it only changes a shape: a few hundred instructions, which are negligible."""
-    return operator in REGISTRATIONS and REGISTRATIONS[operator].only_copies
 
 
 INSTRUCTIONS_A_PRODUCT = {TensorType.FLOAT32: 90, TensorType.INT8: 8, TensorType.INT16: 18}

@@ -204,10 +204,6 @@ def _quantize(layer: LoopShape) -> LoopTrips:
     return _path(f"quantize, {kind}", {"outputs": layer.outputs})
 
 
-def _decode(layer: LoopShape) -> LoopTrips:
-    return _path("tflm_decode", dict(layer.decoding))
-
-
 def _of_four(layer: LoopShape) -> tuple[Shape, list[tuple[int, int]]]:
     """Shape and paddings of a PAD's output in four dimensions."""
     missing = 4 - len(layer.output)
@@ -331,10 +327,6 @@ def _is_one_row(layer: LoopShape) -> bool:
     _, height, _, depth = layer.inputs[0]
     words = layer.columns.stride * depth % 4 == 0
     return height == layer.rows.taps == layer.columns.dilation == 1 and words and depth == layer.depth
-
-
-def _dsp_conv_2d(layer: LoopShape) -> LoopTrips | None:
-    return _pointwise(layer, _mat_mult_nt_t_s8) if _is_pointwise(layer) else _convolve_s8(layer)
 
 
 def _pointwise(layer: LoopShape, products: Callable[[int, int, int, int], dict[str, int]]) -> LoopTrips:
@@ -612,7 +604,7 @@ _CONVERSIONS: dict[str, Path] = {
     "DEQUANTIZE": _by_output,
     "LEAKY_RELU": _by_output,
     "QUANTIZE": _quantize,
-    "TFLM_DECODE": _decode,
+    "TFLM_DECODE": lambda layer: _path("tflm_decode", dict(layer.decoding)),
 }
 """Operators that every library leaves to TFLM's own kernels."""
 
@@ -620,7 +612,7 @@ _DSP: dict[str, Path] = {
     **_CONVERSIONS,
     "ADD": _dsp_elementwise,
     "AVERAGE_POOL_2D": _dsp_average_pool_2d,
-    "CONV_2D": _dsp_conv_2d,
+    "CONV_2D": lambda layer: _pointwise(layer, _mat_mult_nt_t_s8) if _is_pointwise(layer) else _convolve_s8(layer),
     "DEPTHWISE_CONV_2D": _dsp_depthwise_conv_2d,
     "FULLY_CONNECTED": _dsp_fully_connected,
     "MAX_POOL_2D": _dsp_max_pool_2d,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflm.kernels.node import Node
 from tflm.kernels.reference import fully_connected
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
 from tflm.libraries import cmsis_nn
@@ -19,26 +18,18 @@ from tflm.schema.enums import TensorType
 # --- What comes out differently ----------------------------------------------------------------------------------
 
 
-def _is_by_row(node: Node) -> bool:
-    return fully_connected.has_scale_for_each_row(node.input(fully_connected.WEIGHTS))
-
-
-def _is_int16_lstm(node: Node) -> bool:
-    return node.input(lstm.INPUT).type == TensorType.INT16
-
-
 CONCERNS = (
     Concern(
         "FULLY_CONNECTED",
         Effect.DIFFERS,
-        _is_by_row,
+        lambda node: fully_connected.has_scale_for_each_row(node.input(fully_connected.WEIGHTS)),
         "It uses the first row's scale for all rows of the weights: results are wrong.",
         "Convert the model with one scale for the weights of each fully connected layer.",
     ),
     Concern(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         Effect.BREAKS,
-        _is_int16_lstm,
+        lambda node: node.input(lstm.INPUT).type == TensorType.INT16,
         "Invoke() fails: int16 activations are not supported.",
         "Convert the model with activations of int8 or float32.",
     ),

@@ -59,10 +59,6 @@ def forgetful_lstm(registration: Registration) -> Registration:
     return replace(registration, bind=bind)
 
 
-def _is_integer_lstm(node: Node) -> bool:
-    return node.input(lstm.INPUT).type != TensorType.FLOAT32
-
-
 def _has_variable_weights(node: Node) -> bool:
     places = *lstm.INPUT_WEIGHTS, *lstm.RECURRENT_WEIGHTS, *lstm.BIASES
     return not all(node.input(place).is_constant for place in places)
@@ -174,7 +170,7 @@ CONCERNS = (
     Concern(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         Effect.DIFFERS,
-        _is_integer_lstm,
+        lambda node: node.input(lstm.INPUT).type != TensorType.FLOAT32,
         "Its state is lost: every invoke starts with a hidden state and a cell state of zero, and the state variables "
         "are neither read nor written. Only the first invoke is right.",
         "Pass the whole sequence in one invoke, or build with TFLM's reference kernel.",

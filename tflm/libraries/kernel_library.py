@@ -266,12 +266,7 @@ def overlap_allowed_by(parts: Sequence[tuple[Target, KernelLibrary]]) -> Allowed
     return allowed
 
 
-def _no_kernels(target: Target) -> Mapping[str, Overlap]:
-    """A library without kernels of its own."""
-    return {}
-
-
-REFERENCE = KernelLibrary("reference", TODAY.name, overlaps=_no_kernels)
+REFERENCE = KernelLibrary("reference", TODAY.name, overlaps=lambda target: {})
 """TFLM's own kernels."""
 
 

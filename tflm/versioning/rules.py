@@ -31,10 +31,6 @@ def _has_full_kernel(signature: Signature) -> bool:
     return bool(signature.option("kernel_type") == LSTMKernelType.FULL)
 
 
-def _has_basic_kernel(signature: Signature) -> bool:
-    return bool(signature.option("kernel_type") == LSTMKernelType.BASIC)
-
-
 def _has_five_dimensions(signature: Signature) -> bool:
     return any(len(signature.shape(index)) == 5 for index in range(3))
 
@@ -52,7 +48,7 @@ WITHOUT_KERNEL: dict[str, Versions] = {
         5: Feature("INT16 activations", every(_has_full_kernel, signed("INT16", "INT8", 2))),
         4: Feature(asymmetric_hybrid().brought, every(_has_full_kernel, asymmetric_hybrid(2))),
         3: Feature(hybrid().brought, every(_has_full_kernel, hybrid(2))),
-        2: Feature("the basic kernel", _has_basic_kernel),
+        2: Feature("the basic kernel", lambda signature: bool(signature.option("kernel_type") == LSTMKernelType.BASIC)),
     },
     "RANGE": by_input(INT64=2),
     "REDUCE_PROD": by_input(INT8=2, INT16=2),

@@ -254,11 +254,6 @@ class Prelu:
         return np.where(value >= 0, self.output(value), self.output.stage.clamp(self.product(product)))
 
 
-def float_prelu(x: npt.NDArray[np.float32], alpha: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """x, or x * alpha below zero."""
-    return np.where(x >= 0, x, x * alpha)
-
-
 def _prepare_prelu(context: KernelContext, node: Node) -> None:
     input, alpha = node.input(0), node.input(1)
     output = node.output(0)
@@ -267,7 +262,7 @@ def _prepare_prelu(context: KernelContext, node: Node) -> None:
     require_type(alpha, ALPHA_TYPES[input.type])
     require_broadcast(input, alpha, output, RANK_4D, RANK_4D)
     if input.type == TensorType.FLOAT32:
-        node.op_data = float_prelu
+        node.op_data = lambda x, alpha: np.where(x >= 0, x, x * alpha)
         return
     scale = require_scale(output)
     identity = QuantizedMultiplier.of(input.scale / scale)
@@ -525,11 +520,6 @@ def float_hard_swish(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return x * relu6 / np.float32(6)
 
 
-def float_elu(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """x, or exp(x) - 1 below zero."""
-    return np.where(x < 0, np.expm1(x), x)
-
-
 def _prepare_hard_swish(context: KernelContext, node: Node) -> None:
     input, output = unary_tensors(node, *FLOAT_AND_INT8)
     if input.type == TensorType.FLOAT32:
@@ -563,7 +553,7 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
     """
     input, output = unary_tensors(node, *FLOAT_AND_INT8)
     if input.type == TensorType.FLOAT32:
-        node.op_data = float_elu
+        node.op_data = lambda x: np.where(x < 0, np.expm1(x), x)
         return
     scale, inverse = np.float32(input.scale), np.float32(1) / np.float32(require_scale(output))
 

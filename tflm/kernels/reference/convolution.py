@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from tflm.kernels.layers.geometry import (
 )
 from tflm.kernels.layers.product import ChannelMultipliers, accumulator_bits
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.registration import Refusal, Registration, Run, Shape
+from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer
 from tflm.kernels.shapes import from_values
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
@@ -123,12 +123,6 @@ def _bind_conv(context: KernelContext, node: Node) -> Run:
     return run
 
 
-def _multiply_accumulates_conv(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * math.prod(
-        inputs[CONV_INPUTS.weights][1:]
-    )  # each output element uses its channel's weights
-
-
 def _is_grouped(signature: Signature) -> bool:
     image, weights = signature.shape(0), signature.shape(1)
     return len(image) > 3 and len(weights) > 3 and image[3] != weights[3]
@@ -144,7 +138,7 @@ CONV_2D = Registration(
     max_version=8,
     overlap=behind_all_channels,
     types=tuple(CONV_INPUTS.weight_types),
-    multiply_accumulates=_multiply_accumulates_conv,
+    multiply_accumulates=lambda inputs, output: math.prod(output) * math.prod(inputs[CONV_INPUTS.weights][1:]),
     weights=(CONV_INPUTS.weights,),
     int8_registration=True,
     output_shapes=convolved,
@@ -243,10 +237,6 @@ def _bind_depthwise(context: KernelContext, node: Node) -> Run:
     return run
 
 
-def _multiply_accumulates_depthwise(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * math.prod(inputs[DEPTHWISE_INPUTS.weights][1:3])
-
-
 def _is_int16(node: Node) -> bool:
     return node.input(DEPTHWISE_INPUTS.input).type == TensorType.INT16
 
@@ -268,7 +258,7 @@ DEPTHWISE_CONV_2D = Registration(
     max_version=7,
     overlap=behind_each_channel,
     types=tuple(DEPTHWISE_INPUTS.weight_types),
-    multiply_accumulates=_multiply_accumulates_depthwise,
+    multiply_accumulates=lambda inputs, output: math.prod(output) * math.prod(inputs[DEPTHWISE_INPUTS.weights][1:3]),
     weights=(DEPTHWISE_INPUTS.weights,),
     int8_registration=True,
     output_shapes=convolved_by_channel,
@@ -408,16 +398,6 @@ def _add_products(sums: npt.NDArray[Any], x: npt.NDArray[Any], weights: npt.NDAr
         sums += x[..., d, np.newaxis] * weights[:, d]
 
 
-def _multiply_accumulates_transpose_conv(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(inputs[TRANSPOSE_INPUTS.input]) * math.prod(
-        inputs[TRANSPOSE_INPUTS.weights][:3]
-    )  # each element times the filter
-
-
-def _has_bias_input(signature: Signature) -> bool:
-    return len(signature.inputs) == 4 and signature.input(3) is not None
-
-
 TRANSPOSE_CONV = Registration(
     BuiltinOperator.TRANSPOSE_CONV,
     _bind_transpose_conv,
@@ -427,14 +407,16 @@ TRANSPOSE_CONV = Registration(
     builtin_data=TFLITE_TRANSPOSE_CONV_PARAMS,
     max_version=5,
     types=tuple(TRANSPOSE_INPUTS.weight_types),
-    multiply_accumulates=_multiply_accumulates_transpose_conv,
+    multiply_accumulates=lambda inputs, output: (
+        math.prod(inputs[TRANSPOSE_INPUTS.input]) * math.prod(inputs[TRANSPOSE_INPUTS.weights][:3])
+    ),
     activations=TRANSPOSE_INPUTS.input,
     weights=(TRANSPOSE_INPUTS.weights,),
     output_shapes=from_values(0),
     versions={
         5: QUANTIZED_BIAS,
         4: Feature("a fused activation", option("fused_activation_function")),
-        3: Feature("a bias", _has_bias_input),
+        3: Feature("a bias", lambda signature: len(signature.inputs) == 4 and signature.input(3) is not None),
         2: input_is("INT8", index=1),
     },
 )

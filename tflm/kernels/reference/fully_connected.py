@@ -303,10 +303,6 @@ def _layer(node: Node, arrays: LayerArrays) -> FloatLayer | IntegerLayer:
     )
 
 
-def _multiply_accumulates_fully_connected(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * inputs[WEIGHTS][-1]
-
-
 def _has_row_scales(node: Node) -> bool:
     return has_scale_for_each_row(node.input(WEIGHTS))
 
@@ -353,7 +349,7 @@ FULLY_CONNECTED = Registration(
     builtin_data=TFLITE_FULLY_CONNECTED_PARAMS,
     max_version=13,
     types=tuple(WEIGHT_TYPES),
-    multiply_accumulates=_multiply_accumulates_fully_connected,
+    multiply_accumulates=lambda inputs, output: math.prod(output) * inputs[WEIGHTS][-1],
     weights=(WEIGHTS,),
     int8_registration=True,
     output_shapes=_output_shapes_fully_connected,

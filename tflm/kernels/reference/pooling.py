@@ -173,10 +173,6 @@ def _bind_average(context: KernelContext, node: Node) -> Run:
     return _bind(average_float32 if node.eval_input(0).type == TensorType.FLOAT32 else average_integers, node)
 
 
-def _bind_max(context: KernelContext, node: Node) -> Run:
-    return _bind(largest, node)
-
-
 def _bind_l2(context: KernelContext, node: Node) -> Run:
     return _bind(root_mean_square, node)
 
@@ -245,7 +241,7 @@ AVERAGE_POOL_2D = Registration(
 MAX_POOL_2D = replace(
     AVERAGE_POOL_2D,
     operator=BuiltinOperator.MAX_POOL_2D,
-    bind=_bind_max,
+    bind=lambda context, node: _bind(largest, node),
     int8_registration=False,
     overlap=behind_each_window,
 )

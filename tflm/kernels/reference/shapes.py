@@ -60,10 +60,6 @@ def _check_dims(dims: TfLiteTensor, output: TfLiteTensor) -> None:
         raise OperatorError(f"has shape {list(output.dims)}, {dims.name!r} says {shape}", tensor=output.name)
 
 
-def _copies_of_fill(node: Node) -> list[Copy]:
-    return [(node.eval_output(0).elements, node.eval_input(VALUE).elements)]
-
-
 def _prepare_shape(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input, output = node.eval_input(0), node.eval_output(0)
@@ -73,13 +69,9 @@ def _prepare_shape(context: KernelContext, node: Node) -> None:
         raise OperatorError(reason, tensor=output.name)
 
 
-def _copies_of_shape(node: Node) -> list[Copy]:
-    return [(node.eval_output(0).elements.reshape(-1), np.array(node.eval_input(0).dims, np.int32))]
-
-
 FILL = Registration(
     BuiltinOperator.FILL,
-    Copying(_copies_of_fill),
+    Copying(lambda node: [(node.eval_output(0).elements, node.eval_input(VALUE).elements)]),
     _prepare_fill,
     requests=tensors(2),
     max_version=4,
@@ -89,7 +81,7 @@ FILL = Registration(
 )
 SHAPE = Registration(
     BuiltinOperator.SHAPE,
-    Copying(_copies_of_shape),
+    Copying(lambda node: [(node.eval_output(0).elements.reshape(-1), np.array(node.eval_input(0).dims, np.int32))]),
     _prepare_shape,
     builtin_data=TFLITE_SHAPE_PARAMS,
     overlap=never_read,
@@ -146,10 +138,6 @@ def _prepare_broadcast_to(context: KernelContext, node: Node) -> None:
         raise OperatorError(reason, tensor=input.name)
 
 
-def _copies_broadcast_to(node: Node) -> list[Copy]:
-    return [(node.eval_output(0).elements, node.eval_input(0).elements)]
-
-
 def _prepare_broadcast_args(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
     shapes = [node.input(i) for i in range(2)]
@@ -181,7 +169,7 @@ def _extended(shape: npt.NDArray[np.int32], rank: int) -> npt.NDArray[np.int32]:
 
 BROADCAST_TO = Registration(
     BuiltinOperator.BROADCAST_TO,
-    Copying(_copies_broadcast_to),
+    Copying(lambda node: [(node.eval_output(0).elements, node.eval_input(0).elements)]),
     _prepare_broadcast_to,
     requests=tensors(2),
     max_version=3,
@@ -293,11 +281,7 @@ def _prepare_squeeze(context: KernelContext, node: Node) -> None:
     _check_elements(input, output)
 
 
-def _copies_reshape(node: Node) -> list[Copy]:
-    return [(node.eval_output(0).elements.reshape(-1), node.eval_input(0).elements.reshape(-1))]
-
-
-RESHAPING = Copying(_copies_reshape)
+RESHAPING = Copying(lambda node: [(node.eval_output(0).elements.reshape(-1), node.eval_input(0).elements.reshape(-1))])
 
 
 def _reshaped(node: StaticNode) -> Shapes:

@@ -31,7 +31,7 @@ from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthToSpaceOptions, SpaceToDepthOptions
-from tflm.schema.version_rules import Feature, Signature, Versions, by_input, either, input_is, rank_above
+from tflm.schema.version_rules import Feature, Versions, by_input, either, input_is, rank_above
 from tflm.targets import INT, INT32, Struct
 
 MAXIMUM_RANK = 5
@@ -62,10 +62,6 @@ def _copies_transpose(node: Node) -> list[Copy]:
     return [(node.eval_output(0).elements.reshape(source.shape), source)]
 
 
-def _output_shapes_transpose(node: StaticNode) -> Shapes:
-    return [[node.shape(0)[axis] for axis in node.numbers(1)]]
-
-
 TRANSPOSE = Registration(
     BuiltinOperator.TRANSPOSE,
     Copying(_copies_transpose),
@@ -74,7 +70,7 @@ TRANSPOSE = Registration(
     max_version=6,
     types=TYPES,
     since="560fd3d1d",
-    output_shapes=_output_shapes_transpose,
+    output_shapes=lambda node: [[node.shape(0)[axis] for axis in node.numbers(1)]],
     versions={
         9: input_is("FLOAT16"),
         8: Feature("more than 6 dimensions, and BFLOAT16", either(rank_above(6), input_is("BFLOAT16"))),
@@ -302,13 +298,9 @@ def _depth_to_space_shapes(node: StaticNode) -> Shapes:
     return [(batch, height * block, width * block, channels // (block * block))]
 
 
-def _has_other_rank_than_4(signature: Signature) -> bool:
-    return len(signature.shape(0)) != 4
-
-
 BATCH_VERSIONS: Versions = {
     4: input_is("INT16"),
-    3: Feature("other numbers of dimensions than 4", _has_other_rank_than_4),
+    3: Feature("other numbers of dimensions than 4", lambda signature: len(signature.shape(0)) != 4),
     2: input_is("INT8"),
 }
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import (
@@ -132,15 +131,10 @@ def _inverse_roots(values: Raw) -> Raw:
     return np.where(shifts < 0, rounding_divide_by_any_pot(product, np.maximum(-shifts, 1)), product)
 
 
-def float_rsqrt(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """1 / sqrt(x)"""
-    return np.reciprocal(np.sqrt(x))
-
-
 def _prepare_rsqrt(context: KernelContext, node: Node) -> None:
     input, output = unary_tensors(node, *RSQRT_TYPES)
     if input.type == TensorType.FLOAT32:
-        node.op_data = float_rsqrt
+        node.op_data = lambda x: np.reciprocal(np.sqrt(x))
         return
     require_symmetric_int16(input, output)
     root = float(np.sqrt(np.float32(require_scale(input))) * np.float32(require_scale(output)))
