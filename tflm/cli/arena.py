@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import tflm
 from tflm.application.arena import (
     ArenaLimits,
@@ -26,7 +24,7 @@ from tflm.application.output_files import Written
 from tflm.application.settings import smallest_budget
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
-from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
+from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short, argument, flag, option
 from tflm.memory import MODEL_PLANNERS, PLANNERS
 from tflm.report import Report, document_of, short_size
 
@@ -34,43 +32,27 @@ PLANNER_NAMES = (*PLANNERS, *MODEL_PLANNERS)
 
 
 def arena(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="One or more .tflite files; several share an arena.")
-    ],
+    models: Annotated[list[Path], argument("MODEL", "One or more .tflite files; several share an arena.")],
     on: MachineOptions = NAMED,
-    all_boards: Annotated[bool, typer.Option("--boards", help="List the boards that the model fits.")] = False,
-    ram: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="RAM of a part that is not a known board, such as 64K.")
-    ] = None,
+    all_boards: Annotated[bool, flag("--boards", "List the boards that the model fits.")] = False,
+    ram: Annotated[str | None, option("SIZE", "RAM of a part that is not a known board, such as 64K.")] = None,
     planner: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help=f"Planner of the head: {', '.join(PLANNER_NAMES)}.",
-            autocompletion=lambda: list(PLANNER_NAMES),
-        ),
+        option("NAME", f"Planner of the head: {', '.join(PLANNER_NAMES)}.", autocompletion=lambda: list(PLANNER_NAMES)),
     ] = "greedy",
-    budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Exit with status 1 if more is needed, such as 64K or 65536.")
-    ] = None,
-    all_targets: Annotated[bool, typer.Option("--all-targets", help="Show the figures for every target.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the plan as a self-contained HTML page."), Written.FILE
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the plan as an image: .png, .svg or .pdf."), Written.FILE
-    ] = None,
+    budget: Annotated[str | None, option("SIZE", "Exit with status 1 if more is needed, such as 64K or 65536.")] = None,
+    all_targets: Annotated[bool, flag("--all-targets", "Show the figures for every target.")] = False,
+    html: Annotated[Path | None, option("FILE", "Draw the plan as a self-contained HTML page."), Written.FILE] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw the plan as an image: .png, .svg or .pdf."), Written.FILE] = None,
     badge_file: Annotated[
         Path | None,
-        typer.Option("--badge", metavar="FILE", help="Write the arena size as an .svg badge; red if it does not fit."),
+        option("FILE", "Write the arena size as an .svg badge; red if it does not fit.", "--badge"),
         Written.FILE,
     ] = None,
     second_planner: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Draw the plan of a second planner next to the first.",
-            autocompletion=lambda: list(PLANNER_NAMES),
+        option(
+            "NAME", "Draw the plan of a second planner next to the first.", autocompletion=lambda: list(PLANNER_NAMES)
         ),
     ] = None,
     memories: PlanMemories = None,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tflm.application.errors import RequestError
 from tflm.boards import Board
 from tflm.boards.names import with_words
 from tflm.boards.sdks import sdks_for
 from tflm.boards.table import MEMORY_FIGURES
 from tflm.cli.output import answer
-from tflm.cli.parameters import AsJson
+from tflm.cli.parameters import AsJson, argument
 from tflm.report import TEXT, Figure, Report, Table, document_of, json_key, short_size
 
 OTHER_NAMES = "--board also takes other names of vendors, PlatformIO, Zephyr and Arduino, and a file: my_board.toml"
@@ -44,8 +42,7 @@ BOARD_FIGURES = (
 
 def boards(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="WORDS", help="Only boards with all these words in a name, their chip or part."),
+        list[str] | None, argument("WORDS", "Only boards with all these words in a name, their chip or part.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.comparison import (
     TOLERANCE,
     Difference,
@@ -26,7 +24,7 @@ from tflm.application.machine import MachineOptions
 from tflm.application.running import delegates_from
 from tflm.application.settings import settings
 from tflm.cli.output import answer, progress
-from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, argument, flag, option
 
 STEPS = 10
 """Number of random inputs if none are given."""
@@ -35,23 +33,17 @@ STEPS = 10
 def compare(
     model: ModelPath,
     other: Annotated[
-        Path | None,
-        typer.Argument(metavar="[OTHER]", help="Another model, an .npz of inputs and outputs, or a device's log."),
+        Path | None, argument("[OTHER]", "Another model, an .npz of inputs and outputs, or a device's log.")
     ] = None,
-    inputs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random if omitted.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
-    steps: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = STEPS,
-    tolerance: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, help="Relative error above which a tensor diverges.")
-    ] = TOLERANCE,
+    inputs: Annotated[Path | None, option("FILE", "Inputs for both models, as for run; random if omitted.")] = None,
+    seed: Annotated[int, option("SEED", "Seed of the random inputs.", min=0)] = 0,
+    steps: Annotated[int, option("COUNT", "Number of random inputs.", min=1)] = STEPS,
+    tolerance: Annotated[float, option("SHARE", "Relative error above which a tensor diverges.", min=0)] = TOLERANCE,
     delegate: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Compare the model run by this delegate with the reference kernels."),
+        str | None, option("NAME", "Compare the model run by this delegate with the reference kernels.")
     ] = None,
     on: MachineOptions = NAMED,
-    check: Annotated[bool, typer.Option("--check", help="Exit with status 1 if an output diverges.")] = False,
+    check: Annotated[bool, flag("--check", "Exit with status 1 if an output diverges.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare a model with another, a recording or a device.

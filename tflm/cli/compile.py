@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.compile_options import compile_options
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.export import Firmware
@@ -22,7 +20,7 @@ from tflm.c.compile import all_compiled_with, identifier_of
 from tflm.c.compile_report import compile_figures, compile_report
 from tflm.c.kernel_choice import CHOICES, GENERATED
 from tflm.cli.output import answer, wrote
-from tflm.cli.parameters import AsJson, CompiledMemories, CompiledRam
+from tflm.cli.parameters import AsJson, CompiledMemories, CompiledRam, argument, flag, option
 from tflm.errors import ArgumentError, CompileError, StreamError
 from tflm.schedule.plan import OPTIMIZATIONS
 from tflm.targets import PARTS, by_name
@@ -30,73 +28,56 @@ from tflm.targets import PARTS, by_name
 
 def compile(
     models: Annotated[
-        list[Path],
-        typer.Argument(metavar="MODEL... DIR", help=".tflite files, then the folder for the C files."),
-        Written.FOLDER,
+        list[Path], argument("MODEL... DIR", ".tflite files, then the folder for the C files."), Written.FOLDER
     ],
     name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Prefix of functions and files; the model's file name by default."),
+        str | None, option("NAME", "Prefix of functions and files; the model's file name by default.")
     ] = None,
     ram: CompiledRam = None,
     memories: CompiledMemories = None,
     optimize: Annotated[
         str | None,
-        typer.Option(
-            metavar="speed|ram",
-            help="speed: the fastest program; ram: the smallest. By default, fast kernels may take a tenth more RAM.",
+        option(
+            "speed|ram",
+            "speed: the fastest program; ram: the smallest. By default, fast kernels may take a tenth more RAM.",
             autocompletion=lambda: list(OPTIMIZATIONS),
         ),
     ] = None,
     self_test: Annotated[
-        int, typer.Option(metavar="COUNT", min=0, help="Add a test with this many recorded invokes, and a Makefile.")
+        int, option("COUNT", "Add a test with this many recorded invokes, and a Makefile.", min=0)
     ] = 0,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Add a main that answers the requests of tflm device.")
-    ] = False,
+    serve: Annotated[bool, flag("--serve", "Add a main that answers the requests of tflm device.")] = False,
     kernels: Annotated[
         str,
-        typer.Option(
+        option(
+            "NAME",
+            f"{' or '.join(CHOICES)}. The library's functions are called if their results equal TFLM's.",
             "--kernels",
             "-k",
-            metavar="NAME",
-            help=f"{' or '.join(CHOICES)}. The library's functions are called if their results equal TFLM's.",
             autocompletion=lambda: list(CHOICES),
         ),
     ] = GENERATED,
     target: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "NAME",
+            "Part that cmsis-nn's memory is planned for, such as cortex-m4; every Cortex-M by default.",
             "--target",
             "-t",
-            metavar="NAME",
-            help="Part that cmsis-nn's memory is planned for, such as cortex-m4; every Cortex-M by default.",
             autocompletion=lambda: [name for name, part in PARTS.items() if part.family == "cortex-m"],
         ),
     ] = None,
-    max_constants: Annotated[
-        str, typer.Option(metavar="SIZE", help="Maximum size of a model's constants as C, in bytes.")
-    ] = "16M",
+    max_constants: Annotated[str, option("SIZE", "Maximum size of a model's constants as C, in bytes.")] = "16M",
     stream: Annotated[
-        int | None,
-        typer.Option(
-            metavar="FRAMES", min=1, help="Take this many new frames of a window in each invoke; see tflm stream."
-        ),
+        int | None, option("FRAMES", "Take this many new frames of a window in each invoke; see tflm stream.", min=1)
     ] = None,
     stream_input: Annotated[
         int | None,
-        typer.Option(
-            metavar="INDEX",
-            min=0,
-            help="Input that contains the window for --stream. Default: the one that saves most work.",
-        ),
+        option("INDEX", "Input that contains the window for --stream. Default: the one that saves most work.", min=0),
     ] = None,
     feed_rows: Annotated[
         int | None,
-        typer.Option(
-            metavar="ROWS",
-            help="Take the input image this many rows at a time, in NAME_feed, and store no whole image.",
-        ),
+        option("ROWS", "Take the input image this many rows at a time, in NAME_feed, and store no whole image."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.compression_report import (
     compression_figures,
@@ -19,26 +17,19 @@ from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, option
 
 
 def compress(
     model: ModelPath,
     output: Output = None,
     on: MachineOptions = NAMED,
-    ram: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Largest arena, such as 64K; the smallest file that runs in it.")
-    ] = None,
-    flash: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Largest file, such as 200K; the smallest arena for it.")
-    ] = None,
+    ram: Annotated[str | None, option("SIZE", "Largest arena, such as 64K; the smallest file that runs in it.")] = None,
+    flash: Annotated[str | None, option("SIZE", "Largest file, such as 200K; the smallest arena for it.")] = None,
     decompression_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory for decoded tensors outside the arena, such as 8K; none by default."),
+        str | None, option("SIZE", "Memory for decoded tensors outside the arena, such as 8K; none by default.")
     ] = None,
-    verify: Annotated[
-        int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
-    ] = VERIFIED_INPUTS,
+    verify: Annotated[int, option("COUNT", "Number of random inputs to compare results on.", min=1)] = VERIFIED_INPUTS,
     as_json: AsJson = False,
 ) -> None:
     """Make a model smaller in flash by compressing its weights.

@@ -6,8 +6,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.device_flash import flash_device
 from tflm.application.device_run import (
     RUN_FIGURES,
@@ -26,7 +24,7 @@ from tflm.application.output_files import Written
 from tflm.application.running import input_names
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, progress, wrote
-from tflm.cli.parameters import NAMED, AsJson
+from tflm.cli.parameters import NAMED, AsJson, argument, option
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.device import connect
 from tflm.device.device import INVOKE_SECONDS
@@ -60,37 +58,23 @@ TAKEN = {
 
 
 def device(
-    action: Annotated[Action, typer.Argument(metavar="ACTION", help="run, calibrate, flash or list.")],
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="The .tflite file, or for flash the project's folder.")
-    ] = None,
+    action: Annotated[Action, argument("ACTION", "run, calibrate, flash or list.")],
+    path: Annotated[Path | None, argument("[PATH]", "The .tflite file, or for flash the project's folder.")] = None,
     port: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT",
-            help="A serial port, tcp:HOST:PORT, unix:PATH, or exec:COMMAND for a program at its standard input.",
-        ),
+        option("PORT", "A serial port, tcp:HOST:PORT, unix:PATH, or exec:COMMAND for a program at its standard input."),
     ] = None,
-    baud: Annotated[int, typer.Option(metavar="BAUD", min=1, help="Speed of the serial port.")] = BAUD,
-    inputs: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]FILE", help=f"Inputs, as for run: {FILE_KINDS}.")
-    ] = None,
-    random: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = RANDOM,
-    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
-    limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Maximum seconds that an invoke may take.")
-    ] = INVOKE_SECONDS,
+    baud: Annotated[int, option("BAUD", "Speed of the serial port.", min=1)] = BAUD,
+    inputs: Annotated[list[str] | None, option("[NAME=]FILE", f"Inputs, as for run: {FILE_KINDS}.")] = None,
+    random: Annotated[int, option("COUNT", "Number of random inputs.", min=1)] = RANDOM,
+    seed: Annotated[int, option("SEED", "Seed of the random inputs.", min=0)] = 0,
+    limit: Annotated[float, option("SECONDS", "Maximum seconds that an invoke may take.", min=0.1)] = INVOKE_SECONDS,
     save: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write inputs and the device's outputs to an .npz for tflm compare."),
-        Written.FILE,
+        Path | None, option("FILE", "Write inputs and the device's outputs to an .npz for tflm compare."), Written.FILE
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For calibrate: the file for tflm profile."), Written.FILE
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "For calibrate: the file for tflm profile."), Written.FILE] = None,
     mhz: Annotated[
-        float | None,
-        typer.Option(metavar="MHZ", min=1, help="For calibrate: the device's clock; the board's if known."),
+        float | None, option("MHZ", "For calibrate: the device's clock; the board's if known.", min=1)
     ] = None,
     on: MachineOptions = NAMED,
     as_json: AsJson = False,

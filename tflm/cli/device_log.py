@@ -5,25 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.device_log import arena_finding, figures, forms_of_an_invoke, reports, timed
 from tflm.application.errors import RequestError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import lines_of_log, load_model
 from tflm.cli.output import answer, progress
-from tflm.cli.parameters import NAMED, AsJson
+from tflm.cli.parameters import NAMED, AsJson, argument, option
 from tflm.firmware.device_log import Invokes, invokes_in, read_device_log
 from tflm.runtime.micro_resource_variable import count_resource_variables
 
 
 def device_log(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The device's output; - for standard input.")],
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .tflite file that runs on the device.")],
+    log: Annotated[Path, argument("LOG", "The device's output; - for standard input.")],
+    model: Annotated[Path, argument("MODEL", "The .tflite file that runs on the device.")],
     on: MachineOptions = NAMED,
-    mhz: Annotated[
-        float | None, typer.Option(min=0.001, metavar="MHZ", help="Clock of the ticks, to show times.")
-    ] = None,
+    mhz: Annotated[float | None, option("MHZ", "Clock of the ticks, to show times.", min=0.001)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain a device's log: operator times and its arena.

@@ -6,8 +6,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import RequestError
 from tflm.application.evaluation_report import (
@@ -19,7 +17,7 @@ from tflm.application.evaluation_report import (
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.cli.output import answer, progress_of, wrote
-from tflm.cli.parameters import AsJson, ModelPath
+from tflm.cli.parameters import AsJson, ModelPath, flag, option
 from tflm.device import connect
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
 from tflm.evaluation.samples import data_set
@@ -27,49 +25,35 @@ from tflm.report import document_of
 
 Inputs = Annotated[
     Path,
-    typer.Option(
+    option(
+        "DATA",
+        "One sample or several: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
         "--inputs",
-        metavar="DATA",
-        help="One sample or several: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N samples.")]
+Limit = Annotated[int | None, option(None, "Use only the first N samples.", "--limit", min=1)]
 
 
 def evaluate(
     model: ModelPath,
     inputs: Inputs,
     labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The class of each sample: a .npy file, or text with one number per line."),
+        Path | None, option("FILE", "The class of each sample: a .npy file, or text with one number per line.")
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="A model to compare with, such as the float version.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="k of the top-k accuracy.")] = 5,
+    reference: Annotated[Path | None, option("MODEL", "A model to compare with, such as the float version.")] = None,
+    top: Annotated[int, option(None, "k of the top-k accuracy.", min=1)] = 5,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Samples run in parallel; one per processor by default.")
+        int | None, option(None, "Samples run in parallel; one per processor by default.", min=1)
     ] = None,
     results: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Save the results, so that an interrupted run can resume."),
-        Written.UPDATED,
+        Path | None, option("FILE", "Save the results, so that an interrupted run can resume."), Written.UPDATED
     ] = None,
-    leave_out: Annotated[
-        bool, typer.Option("--leave-out", help="Skip and list samples that cannot be read or run.")
-    ] = False,
+    leave_out: Annotated[bool, flag("--leave-out", "Skip and list samples that cannot be read or run.")] = False,
     limit: Limit = None,
-    port: Annotated[
-        str | None,
-        typer.Option(metavar="PORT", help="Run the model on a device; the port is as for tflm device."),
-    ] = None,
-    confusion: Annotated[
-        Path | None, typer.Option(metavar="PNG", help="Draw the confusion matrix."), Written.FILE
-    ] = None,
+    port: Annotated[str | None, option("PORT", "Run the model on a device; the port is as for tflm device.")] = None,
+    confusion: Annotated[Path | None, option("PNG", "Draw the confusion matrix."), Written.FILE] = None,
     worst: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write the worst samples to a folder, images as images."),
-        Written.FOLDER,
+        Path | None, option("FOLDER", "Write the worst samples to a folder, images as images."), Written.FOLDER
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +99,7 @@ def calibrate_report(
     model: ModelPath,
     inputs: Inputs,
     limit: Limit = None,
-    picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the ranges."), Written.FILE] = None,
+    picture: Annotated[Path | None, option("PNG", "Draw the ranges."), Written.FILE] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare each tensor's value range with its quantization.

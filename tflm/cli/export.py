@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.compile_options import compile_options
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
@@ -33,7 +31,7 @@ from tflm.atomic_write import write_files
 from tflm.boards import Board
 from tflm.c.cmsis_nn import LIBRARY
 from tflm.c.compile import CompileOptions, compiled_with
-from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
+from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath, argument, flag, option
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
 from tflm.firmware.board_report import verdict
@@ -45,37 +43,24 @@ NO_PROJECT = "none"
 
 def export(
     model: ModelPath,
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder for the files; created if missing."), Written.FOLDER
-    ],
+    directory: Annotated[Path, argument("DIR", "Folder for the files; created if missing."), Written.FOLDER],
     on: MachineOptions = NAMED,
     project: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Write a project that builds: {', '.join(project_kinds())}; none for only the sources. Default: the "
+        option(
+            "NAME",
+            f"Write a project that builds: {', '.join(project_kinds())}; none for only the sources. Default: the "
             "board's usual one, or none without a board.",
             autocompletion=lambda: [*project_kinds(), NO_PROJECT],
         ),
     ] = None,
     typed: Annotated[
-        bool,
-        typer.Option(
-            "--typed",
-            help="Register int8-only operators: saves flash with CMSIS-NN, needs -DCMSIS_NN.",
-        ),
+        bool, flag("--typed", "Register int8-only operators: saves flash with CMSIS-NN, needs -DCMSIS_NN.")
     ] = False,
-    dump: Annotated[
-        bool,
-        typer.Option("--dump", help="Print every tensor for tflm compare; needs a larger arena."),
-    ] = False,
-    serve: Annotated[
-        bool,
-        typer.Option("--serve", help="Answer the requests of tflm device instead of running once."),
-    ] = False,
+    dump: Annotated[bool, flag("--dump", "Print every tensor for tflm compare; needs a larger arena.")] = False,
+    serve: Annotated[bool, flag("--serve", "Answer the requests of tflm device instead of running once.")] = False,
     compiled: Annotated[
-        bool,
-        typer.Option("--compiled", help="Run the model as C without TFLM, as tflm compile writes it."),
+        bool, flag("--compiled", "Run the model as C without TFLM, as tflm compile writes it.")
     ] = False,
     ram: CompiledRam = None,
     memories: CompiledMemories = None,

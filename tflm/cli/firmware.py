@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.firmware_report import TREE_FIGURES, tree_report
 from tflm.cli.output import answer
-from tflm.cli.parameters import AsJson
+from tflm.cli.parameters import AsJson, argument
 from tflm.firmware.firmware_tree import firmware_tree
 from tflm.report import document_of
 
 
 def firmware(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Root of the firmware's sources.")],
+    folder: Annotated[Path, argument("DIR", "Root of the firmware's sources.")],
     as_json: AsJson = False,
 ) -> None:
     """Find the TFLM and the kernels in a firmware's sources.

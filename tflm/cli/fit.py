@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.arena import board_with_ram
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_TIME_LIMIT, fit_figures, fit_report
@@ -18,7 +16,7 @@ from tflm.application.models import load_model, share_from, title_of
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
 from tflm.cli.output import answer, short, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short, option
 from tflm.errors import ArgumentError
 from tflm.firmware.board_fit import Answer
 
@@ -26,27 +24,17 @@ from tflm.firmware.board_fit import Answer
 def fit(
     model: ModelPath,
     on: MachineOptions = NAMED,
-    ram: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="RAM of a --target without a board, such as 64K."),
-    ] = None,
+    ram: Annotated[str | None, option("SIZE", "RAM of a --target without a board, such as 64K.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write the model, a report and a project there."),
-        Written.FOLDER,
+        Path | None, option("DIR", "Write the model, a report and a project there.", "--output", "-o"), Written.FOLDER
     ] = None,
-    macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
+    macs: Annotated[str, option("SHARE", "Work that row bands may add, such as 25% or 0.25.")] = str(
         DEFAULT_EXTRA_MACS
     ),
     hop: Annotated[
-        int | None,
-        typer.Option(
-            metavar="FRAMES", min=1, help="Also try the streaming form, with this many new frames per invoke."
-        ),
+        int | None, option("FRAMES", "Also try the streaming form, with this many new frames per invoke.", min=1)
     ] = None,
-    time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Time limit of all steps together.")
-    ] = DEFAULT_TIME_LIMIT,
+    time_limit: Annotated[float, option("SECONDS", "Time limit of all steps together.", min=0)] = DEFAULT_TIME_LIMIT,
     is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:

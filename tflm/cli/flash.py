@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.flash_report import flash_report, linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.cli.output import answer
-from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, option
 from tflm.firmware.board_fit import Answer
 from tflm.firmware.flash import DEFAULT_BUILD
 
@@ -23,21 +21,21 @@ def flash(
     on: MachineOptions = NAMED,
     build: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="How TFLM is built: release, and 'release with error strings', 'release, kernels -Os' or "
+        option(
+            "NAME",
+            "How TFLM is built: release, and 'release with error strings', 'release, kernels -Os' or "
             "'default, asserts on'.",
         ),
     ] = DEFAULT_BUILD,
     flash_data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measurements of your own build, instead of the package's.")
+        Path | None, option("FILE", "Measurements of your own build, instead of the package's.")
     ] = None,
     linked: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "A linker's map or an ELF file of the firmware: compare it with the prediction for --board.",
             "--map",
-            metavar="FILE",
-            help="A linker's map or an ELF file of the firmware: compare it with the prediction for --board.",
         ),
     ] = None,
     as_json: AsJson = False,

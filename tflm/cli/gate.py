@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.gate import figures, gate_report, gated, models_from, verdict_lines
 from tflm.application.machine import Machine, MachineOptions
@@ -16,24 +14,16 @@ from tflm.application.output_files import Written
 from tflm.application.settings import budgets_of
 from tflm.atomic_write import append
 from tflm.cli.output import answer, progress, short, wrote
-from tflm.cli.parameters import NAMED, AsJson, Short
+from tflm.cli.parameters import NAMED, AsJson, Short, argument, option
 from tflm.firmware.board_fit import Answer
 
 
 def gate(
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help=".tflite files, or patterns such as 'models/**/*.tflite'.")
-    ],
+    models: Annotated[list[str], argument("MODEL", ".tflite files, or patterns such as 'models/**/*.tflite'.")],
     on: MachineOptions = NAMED,
-    budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Largest arena of each model, such as 64K.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option(metavar="REVISION", help="Git revision to compare with, such as origin/main.")
-    ] = None,
-    summary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Append the table to a Markdown file."), Written.UPDATED
-    ] = None,
+    budget: Annotated[str | None, option("SIZE", "Largest arena of each model, such as 64K.")] = None,
+    base: Annotated[str | None, option("REVISION", "Git revision to compare with, such as origin/main.")] = None,
+    summary: Annotated[Path | None, option("FILE", "Append the table to a Markdown file."), Written.UPDATED] = None,
     is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:

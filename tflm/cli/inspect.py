@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import CheckFailed
 from tflm.application.models import bytes_of_model, load_model
 from tflm.cli.output import answer, print_json, print_line
-from tflm.cli.parameters import AsJson, ModelPath
+from tflm.cli.parameters import AsJson, ModelPath, flag
 from tflm.runtime.model_report import model_report, shown
 from tflm.versioning import version_findings
 
@@ -19,7 +17,7 @@ from tflm.versioning import version_findings
 def inspect(
     model: ModelPath,
     check: Annotated[
-        bool, typer.Option("--check", help="List only errors and warnings; exit with status 1 if there are errors.")
+        bool, flag("--check", "List only errors and warnings; exit with status 1 if there are errors.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -24,10 +24,10 @@ from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 
 import numpy.typing as npt
-import typer
 
 from tflm.application.errors import OptionError
 from tflm.cli.output import print_json
+from tflm.cli.parameters import argument
 from tflm.report import AnyFloat, Figure, json_keys, json_property
 
 VERSION = 1
@@ -223,10 +223,7 @@ def _type_schema(text: str) -> dict[str, Any]:
 
 def json_schema(
     command: Annotated[
-        str,
-        typer.Argument(
-            metavar="COMMAND", help=f"One of {', '.join(commands())}.", show_default=False, autocompletion=commands
-        ),
+        str, argument("COMMAND", f"One of {', '.join(commands())}.", show_default=False, autocompletion=commands)
     ],
 ) -> None:
     """Print the JSON Schema of a command's --json output.

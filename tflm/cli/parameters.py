@@ -39,143 +39,132 @@ def shown_help(text: str) -> str:
     return text.replace(SDK_NAMES, ", ".join(sdk_names())) if SDK_NAMES in text else text
 
 
-ModelPath = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A .tflite file; - for standard input.", show_default=False)
-]
+def option(metavar: str | None, help: str, *names: str, **settings: Any) -> Any:
+    """Return an option with a value. Its name is the parameter's unless names are given."""
+    return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def argument(metavar: str, help: str, **settings: Any) -> Any:
+    """Return an argument."""
+    return typer.Argument(metavar=metavar, help=help, **settings)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+ModelPath = Annotated[Path, argument("MODEL", "A .tflite file; - for standard input.", show_default=False)]
 TargetName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME",
+        f"A data model ({', '.join(tflm.targets.TARGETS)}) or a part, such as cortex-m4, cortex-m55 or esp32s3. "
+        "Default: cortex-m, or host to run a model.",
         "--target",
         "-t",
-        metavar="NAME",
-        help=f"A data model ({', '.join(tflm.targets.TARGETS)}) or a part, such as cortex-m4, cortex-m55 or esp32s3. "
-        "Default: cortex-m, or host to run a model.",
         autocompletion=lambda: list(tflm.targets.TARGETS | tflm.targets.PARTS),
     ),
 ]
 KernelsName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME",
+        f"The firmware's kernel library: {', '.join(libraries.MODULES)}. Default: the board's usual one, or reference.",
         "--kernels",
         "-k",
-        metavar="NAME",
-        help=f"The firmware's kernel library: {', '.join(libraries.MODULES)}. Default: the board's usual one, or "
-        "reference.",
         autocompletion=lambda: list(libraries.MODULES),
     ),
 ]
 ReleaseName = Annotated[
     str | None,
-    typer.Option(
-        "--tflm",
-        metavar="NAME",
-        help="The firmware's TFLM: a commit, a day such as 2023-06-15, or a distribution such as "
+    option(
+        "NAME",
+        "The firmware's TFLM: a commit, a day such as 2023-06-15, or a distribution such as "
         "'esp-tflite-micro 1.3.3'; tflm releases lists them.",
+        "--tflm",
     ),
 ]
 BoardName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME",
+        "A board or chip; sets part, kernels and memories. tflm boards lists them; or a file: my_board.toml.",
         "--board",
         "-b",
-        metavar="NAME",
-        help="A board or chip; sets part, kernels and memories. tflm boards lists them; or a file: my_board.toml.",
         autocompletion=lambda: tflm.boards.completions(),
     ),
 ]
 SdkName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME",
+        f"The firmware's SDK, which takes a part of the board: {SDK_NAMES}. Default: the usual one.",
         "--sdk",
-        metavar="NAME",
-        help=f"The firmware's SDK, which takes a part of the board: {SDK_NAMES}. Default: the usual one.",
         autocompletion=sdk_names,
     ),
 ]
 Reserve = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "SIZE",
+        f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)} in tflm fit, or 0.",
         "--reserve",
-        metavar="SIZE",
-        help=f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)} in tflm fit, or 0.",
     ),
 ]
 Checks = Annotated[
     str,
-    typer.Option(
+    option(
+        "NAME",
+        "all; or tflm, to also accept what TFLM accepts, such as an unsafe memory plan.",
         "--checks",
-        metavar="NAME",
-        help="all; or tflm, to also accept what TFLM accepts, such as an unsafe memory plan.",
         autocompletion=lambda: list(CHECKS),
     ),
 ]
 Shapes = Annotated[
-    list[str] | None,
-    typer.Option("--shape", metavar="INPUT=SHAPE", help="New shape of an input, such as input=1,96,96,1."),
+    list[str] | None, option("INPUT=SHAPE", "New shape of an input, such as input=1,96,96,1.", "--shape")
 ]
-Short = Annotated[bool, typer.Option("--short", help="Print only the verdict.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Short = Annotated[bool, flag("--short", "Print only the verdict.")]
+AsJson = Annotated[bool, flag("--json", "Print JSON.")]
 NodeData = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write operator figures for Google's Model Explorer, one file per figure."),
+    option("FILE", "Write operator figures for Google's Model Explorer, one file per figure."),
     Written.FILE,
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="File for the new model."), Written.MODEL
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that tflm did not write or that changed since.")]
+Output = Annotated[Path | None, option("FILE", "File for the new model.", "--output", "-o"), Written.MODEL]
+Force = Annotated[bool, flag("--force", "Replace files that tflm did not write or that changed since.")]
 Overlap = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Let outputs overlap inputs as far as the firmware's kernels allow: reference or cmsis-nn.",
-    ),
+    option("NAME", "Let outputs overlap inputs as far as the firmware's kernels allow: reference or cmsis-nn."),
 ]
 CompiledRam = Annotated[
-    str | None,
-    typer.Option("--ram", metavar="SIZE", help="RAM for a model as C, such as 24K; the fewest calls that fit."),
+    str | None, option("SIZE", "RAM for a model as C, such as 24K; the fewest calls that fit.", "--ram")
 ]
 CompiledMemories = Annotated[
-    str | None,
-    typer.Option(
-        "--memories",
-        metavar="NAME:SIZE,...",
-        help="Several memories, the fastest first, as DTCM:64K,SRAM:256K.",
-    ),
+    str | None, option("NAME:SIZE,...", "Several memories, the fastest first, as DTCM:64K,SRAM:256K.", "--memories")
 ]
 PlanMemories = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME:SIZE,...",
+        "Place buffers in several memories, as SRAM:200K,PSRAM:4M; on a board, names of its memories.",
         "--memories",
-        metavar="NAME:SIZE,...",
-        help="Place buffers in several memories, as SRAM:200K,PSRAM:4M; on a board, names of its memories.",
     ),
 ]
 HeadRam = Annotated[
     str | None,
-    typer.Option(
-        metavar="MEMORY",
-        help="Memory of the head, if the tail has a separate one: a size such as 128K, or a memory of the board.",
+    option(
+        "MEMORY", "Memory of the head, if the tail has a separate one: a size such as 128K, or a memory of the board."
     ),
 ]
 TailRam = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MEMORY", help="Memory of the tail: a size such as 1M, or a memory of the board such as PSRAM."
-    ),
+    str | None, option("MEMORY", "Memory of the tail: a size such as 1M, or a memory of the board such as PSRAM.")
 ]
 Source = Annotated[
-    Path | None,
-    typer.Option(
-        "--source",
-        metavar="DIR",
-        help="Detect --tflm and --kernels in a firmware's sources; see tflm firmware.",
-    ),
+    Path | None, option("DIR", "Detect --tflm and --kernels in a firmware's sources; see tflm firmware.", "--source")
 ]
 
-ShowSettings = Annotated[
-    bool, typer.Option("--show-settings", help="Print the settings that hold, with their sources, and exit.")
-]
+ShowSettings = Annotated[bool, flag("--show-settings", "Print the settings that hold, with their sources, and exit.")]
 
 OTHER_MACHINES = {"arena": ("ram", "all_boards", "all_targets"), "fit": ("ram",)}
 """Options that name a machine in place of the settings' one, by command."""

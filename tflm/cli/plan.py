@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.export import identifier
@@ -19,7 +17,7 @@ from tflm.application.rewriting_report import placed, plan_progress, smaller_fig
 from tflm.application.several_memories import memories_figures, memories_of, memories_report
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, show, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, PlanMemories, TailRam
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, PlanMemories, TailRam, flag, option
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import write_csv
@@ -37,54 +35,41 @@ def plan(
     model: ModelPath,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File for the new model; with --memories, folder for memory_plan.h."
-        ),
+        option("FILE", "File for the new model; with --memories, folder for memory_plan.h.", "--output", "-o"),
         Written.MODEL,
     ] = None,
     on: MachineOptions = NAMED,
-    planner: Annotated[str, typer.Option(metavar="NAME", help=f"Planner: {', '.join(PLANNERS)}.")] = "optimal",
+    planner: Annotated[str, option("NAME", f"Planner: {', '.join(PLANNERS)}.")] = "optimal",
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help=f"Time limit for all searches together. Default: {DEFAULT_TIME_LIMIT:.0f}.",
-        ),
+        option("SECONDS", f"Time limit for all searches together. Default: {DEFAULT_TIME_LIMIT:.0f}.", min=0),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=0, help="Limit the search by steps instead of time: same plan on every machine."
-        ),
+        int | None, option("COUNT", "Limit the search by steps instead of time: same plan on every machine.", min=0)
     ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Let outputs overwrite inputs that are no longer needed.")
-    ] = False,
-    reorder: Annotated[bool, typer.Option("--reorder", help="Also try other orders of the operators.")] = False,
+    in_place: Annotated[bool, flag("--in-place", "Let outputs overwrite inputs that are no longer needed.")] = False,
+    reorder: Annotated[bool, flag("--reorder", "Also try other orders of the operators.")] = False,
     overlap: Overlap = None,
     memories: PlanMemories = None,
     cost: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME:COST,...",
-            help="Cost of a byte that is read or written in each memory, as SRAM:1,PSRAM:6. Default: 1 for the first "
+        option(
+            "NAME:COST,...",
+            "Cost of a byte that is read or written in each memory, as SRAM:1,PSRAM:6. Default: 1 for the first "
             "or the chip's own memories, 6 for others.",
         ),
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME:MB/S,...",
-            help="Megabytes that a memory reads or writes in a second, as PSRAM:40, for the time of the traffic.",
+        option(
+            "NAME:MB/S,...",
+            "Megabytes that a memory reads or writes in a second, as PSRAM:40, for the time of the traffic.",
         ),
     ] = None,
     head_ram: HeadRam = None,
     tail_ram: TailRam = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the planned buffers as MiniMalloc CSV."), Written.FILE
-    ] = None,
-    always: Annotated[bool, typer.Option("--always", help="Write the plan even if it is not smaller.")] = False,
+    csv: Annotated[Path | None, option("FILE", "Write the planned buffers as MiniMalloc CSV."), Written.FILE] = None,
+    always: Annotated[bool, flag("--always", "Write the plan even if it is not smaller.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find a smaller memory plan and write it into the model.

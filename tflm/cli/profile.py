@@ -5,51 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import load_model, title_of
 from tflm.application.node_data import work_figures, write_node_data
 from tflm.application.timing import estimate_report, sum_over_operators, timing_report, timings
 from tflm.cli.output import answer, progress
-from tflm.cli.parameters import AsJson, ModelPath, NodeData
+from tflm.cli.parameters import AsJson, ModelPath, NodeData, flag, option
 from tflm.firmware.instructions import Calibration, clocked_boards
 from tflm.report import document_of
 
 
 def profile(
     model: ModelPath,
-    runs: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of invokes; times are medians.")] = 100,
-    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
+    runs: Annotated[int, option("COUNT", "Number of invokes; times are medians.", min=1)] = 100,
+    seed: Annotated[int, option("SEED", "Seed of the random inputs.", min=0)] = 0,
     delegate: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="none, flex, or package.module:Class; the default delegates if omitted."),
+        str | None, option("NAME", "none, flex, or package.module:Class; the default delegates if omitted.")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--target", "-t", metavar="NAME", help="Estimate the time on a part, such as cortex-m4."),
+        str | None, option("NAME", "Estimate the time on a part, such as cortex-m4.", "--target", "-t")
     ] = None,
     board: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Estimate the time on a Cortex-M board, such as nano33ble.",
-            autocompletion=clocked_boards,
-        ),
+        option("NAME", "Estimate the time on a Cortex-M board, such as nano33ble.", autocompletion=clocked_boards),
     ] = None,
-    kernels: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The device's kernels: cmsis-nn or reference.")
-    ] = None,
-    optimization: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Optimization of the device's kernels: O2 or Os.")
-    ] = None,
-    mhz: Annotated[float | None, typer.Option(min=1, metavar="MHZ", help="The device's clock.")] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Times that tflm device calibrate measured on a board.")
-    ] = None,
+    kernels: Annotated[str | None, option("NAME", "The device's kernels: cmsis-nn or reference.")] = None,
+    optimization: Annotated[str | None, option("NAME", "Optimization of the device's kernels: O2 or Os.")] = None,
+    mhz: Annotated[float | None, option("MHZ", "The device's clock.", min=1)] = None,
+    calibration: Annotated[Path | None, option("FILE", "Times that tflm device calibrate measured on a board.")] = None,
     compiled: Annotated[
-        bool, typer.Option("--compiled", help="Estimate the instructions of the program that tflm compile writes.")
+        bool, flag("--compiled", "Estimate the instructions of the program that tflm compile writes.")
     ] = False,
     node_data: NodeData = None,
     as_json: AsJson = False,

@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.application.quantization_report import firmware_flash, quantization_figures, quantization_report
 from tflm.cli.output import answer, progress_of, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, option
 
 Inputs = Annotated[
     Path,
-    typer.Option(
+    option(
+        "DATA",
+        "Typical inputs: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
         "--inputs",
-        metavar="DATA",
-        help="Typical inputs: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
     ),
 ]
 
@@ -30,13 +28,12 @@ def quantize(
     inputs: Inputs,
     output: Output = None,
     labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The class of each sample, to compare the accuracy of both models."),
+        Path | None, option("FILE", "The class of each sample, to compare the accuracy of both models.")
     ] = None,
-    to: Annotated[str, typer.Option(metavar="TYPE", help="Type of activations: int8 or int16.")] = "int8",
-    weights: Annotated[str, typer.Option(metavar="TYPE", help="Type of weights: int8 or int4.")] = "int8",
-    io: Annotated[str, typer.Option(metavar="KIND", help="Type of inputs and outputs: int or float.")] = "int",
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
+    to: Annotated[str, option("TYPE", "Type of activations: int8 or int16.")] = "int8",
+    weights: Annotated[str, option("TYPE", "Type of weights: int8 or int4.")] = "int8",
+    io: Annotated[str, option("KIND", "Type of inputs and outputs: int or float.")] = "int",
+    limit: Annotated[int | None, option(None, "Use only the first N samples.", min=1)] = None,
     on: MachineOptions = NAMED,
     as_json: AsJson = False,
 ) -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tflm.application.errors import OptionError
 from tflm.cli.output import answer
-from tflm.cli.parameters import AsJson
+from tflm.cli.parameters import AsJson, argument
 from tflm.releases import NAMES_MOVED, TODAY, Distribution, distributions, history
 from tflm.report import NAME, TEXT, Figure, Report, Table, document_of, json_key
 
 
 def releases(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show only this one, such as zephyr.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, argument("NAME", "Show only this one, such as zephyr.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what contains TFLM, version by version.

@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.models import load_model, with_shapes
 from tflm.application.output_files import Written
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import print_json, print_line, wrote
-from tflm.cli.parameters import AsJson, ModelPath, Shapes
+from tflm.cli.parameters import AsJson, ModelPath, Shapes, option
 from tflm.schema.model import Model
 
 
 def resize(
     model: ModelPath,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="File for the resized model."), Written.MODEL
-    ],
+    output: Annotated[Path, option("FILE", "File for the resized model.", "--output", "-o"), Written.MODEL],
     shape: Shapes = None,
     as_json: AsJson = False,
 ) -> None:

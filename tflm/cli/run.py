@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
@@ -24,7 +23,7 @@ from tflm.application.running import (
 )
 from tflm.application.stream_run import Frontend, plot_outputs, read_frames, stream_report, streaming_form
 from tflm.cli.output import print_json, progress, show, show_table, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, flag, option
 from tflm.delegates import default_delegates
 from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of, outputs_of
@@ -35,50 +34,33 @@ def run(
     model: ModelPath,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[NAME=]FILE",
-            help=f"One sample or several, run in order: {FILE_KINDS}, or a folder. Keys of an .npz: in_<step>_<i> or "
+        option(
+            "[NAME=]FILE",
+            f"One sample or several, run in order: {FILE_KINDS}, or a folder. Keys of an .npz: in_<step>_<i> or "
             "input names. May be repeated.",
         ),
     ] = None,
     outputs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write outputs: .npz with out_<step>_<j>, .npy, or raw bytes."),
-        Written.FILE,
+        Path | None, option("FILE", "Write outputs: .npz with out_<step>_<j>, .npy, or raw bytes."), Written.FILE
     ] = None,
     real: Annotated[
-        bool, typer.Option("--real", help="Treat the files' values as real; quantize them for quantized inputs.")
+        bool, flag("--real", "Treat the files' values as real; quantize them for quantized inputs.")
     ] = False,
-    random: Annotated[
-        int | None, typer.Option(metavar="[SEED]", min=0, help="Use random inputs; the seed is 0 by default.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="COUNT", min=1, help="Number of random steps; 1 by default.")
-    ] = None,
-    dump_tensors: Annotated[
-        bool, typer.Option("--dump-tensors", help="Also write every tensor, as tensor_<step>_<index>.")
-    ] = False,
+    random: Annotated[int | None, option("[SEED]", "Use random inputs; the seed is 0 by default.", min=0)] = None,
+    steps: Annotated[int | None, option("COUNT", "Number of random steps; 1 by default.", min=1)] = None,
+    dump_tensors: Annotated[bool, flag("--dump-tensors", "Also write every tensor, as tensor_<step>_<index>.")] = False,
     is_stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Run the streaming form on --inputs, which are frames, and show outputs over time."
-        ),
+        bool, flag("--stream", "Run the streaming form on --inputs, which are frames, and show outputs over time.")
     ] = False,
-    hop: Annotated[
-        int | None, typer.Option(metavar="FRAMES", min=1, help="New frames of an invoke with --stream. Default: 1.")
-    ] = None,
+    hop: Annotated[int | None, option("FRAMES", "New frames of an invoke with --stream. Default: 1.", min=1)] = None,
     frontend: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Model that makes frames of sound; --inputs are then WAV files."),
+        Path | None, option("MODEL", "Model that makes frames of sound; --inputs are then WAV files.")
     ] = None,
     frontend_step: Annotated[
-        int | None,
-        typer.Option(metavar="SAMPLES", min=1, help="Step from a frame of sound to the next. Default: no overlap."),
+        int | None, option("SAMPLES", "Step from a frame of sound to the next. Default: no overlap.", min=1)
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the outputs over time as an image: .png, .svg or .pdf."),
-        Written.FILE,
+        Path | None, option("FILE", "Draw the outputs over time as an image: .png, .svg or .pdf."), Written.FILE
     ] = None,
     on: MachineOptions = NAMED,
     as_json: AsJson = False,

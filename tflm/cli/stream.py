@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.application.streaming_report import streaming_figures, streaming_report
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, flag, option
 from tflm.evaluation.input_files import stored_array
 
 
@@ -21,25 +19,19 @@ def stream(
     model: ModelPath,
     output: Output = None,
     on: MachineOptions = NAMED,
-    hop: Annotated[int, typer.Option(metavar="FRAMES", min=1, help="New frames of an invoke.")] = 1,
+    hop: Annotated[int, option("FRAMES", "New frames of an invoke.", min=1)] = 1,
     axis: Annotated[
-        int | None,
-        typer.Option(metavar="AXIS", help="Time dimension of the input. Default: the one that saves most work."),
+        int | None, option("AXIS", "Time dimension of the input. Default: the one that saves most work.")
     ] = None,
     input: Annotated[
-        int | None,
-        typer.Option(metavar="INDEX", min=0, help="Input that is streamed. Default: the one that saves most work."),
+        int | None, option("INDEX", "Input that is streamed. Default: the one that saves most work.", min=0)
     ] = None,
     initial: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The window before the first invoke, a .npy file. Default: zeros."),
+        Path | None, option("FILE", "The window before the first invoke, a .npy file. Default: zeros.")
     ] = None,
-    causal: Annotated[
-        bool, typer.Option("--causal", help="Make another network, in which no layer pads time: less work.")
-    ] = False,
+    causal: Annotated[bool, flag("--causal", "Make another network, in which no layer pads time: less work.")] = False,
     inputs: Annotated[
-        Path | None,
-        typer.Option(metavar="DATA", help="Windows of frames to compare the answers on, as for tflm evaluate."),
+        Path | None, option("DATA", "Windows of frames to compare the answers on, as for tflm evaluate.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

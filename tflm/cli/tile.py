@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm.application.arena_plot import arena_plot
 from tflm.application.errors import CheckFailed, OptionError
@@ -26,7 +24,7 @@ from tflm.application.rewriting_report import (
 )
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam, flag, option
 from tflm.report import Report, with_thousands
 from tflm.runtime.micro_measurement_report import drawn_figures
 
@@ -35,29 +33,18 @@ def tile(
     model: ModelPath,
     output: Output = None,
     on: MachineOptions = NAMED,
-    macs: Annotated[
-        str, typer.Option(metavar="SHARE", help="Maximum extra work, as a share, such as 10% or 0.1.")
-    ] = "10%",
+    macs: Annotated[str, option("SHARE", "Maximum extra work, as a share, such as 10% or 0.1.")] = "10%",
     ram: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Target arena size, such as 64K; the least extra work that fits."),
+        str | None, option("SIZE", "Target arena size, such as 64K; the least extra work that fits.")
     ] = None,
     head_ram: HeadRam = None,
     tail_ram: TailRam = None,
-    verify: Annotated[
-        int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
-    ] = VERIFIED_INPUTS,
-    alias: Annotated[
-        bool, typer.Option("--alias/--no-alias", help="Let inputs of CONCATENATION alias its output.")
-    ] = True,
+    verify: Annotated[int, option("COUNT", "Number of random inputs to compare results on.", min=1)] = VERIFIED_INPUTS,
+    alias: Annotated[bool, flag("--alias/--no-alias", "Let inputs of CONCATENATION alias its output.")] = True,
     overlap: Overlap = None,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of the search.")
-    ] = None,
+    time_limit: Annotated[float | None, option("SECONDS", "Time limit of the search.", min=0)] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw both arenas side by side: .png, .svg or .pdf."),
-        Written.FILE,
+        Path | None, option("FILE", "Draw both arenas side by side: .png, .svg or .pdf."), Written.FILE
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import tflm
 from tflm import versioning
 from tflm.application.models import load_model, title_of
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, wrote
-from tflm.cli.parameters import AsJson, ModelPath, Output
+from tflm.cli.parameters import AsJson, ModelPath, Output, flag
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 
 
@@ -43,9 +41,7 @@ class OperatorUse:
 def versions(
     model: ModelPath,
     output: Output = None,
-    downgrade: Annotated[
-        bool, typer.Option("--downgrade", help="Also lower versions that are higher than needed.")
-    ] = False,
+    downgrade: Annotated[bool, flag("--downgrade", "Also lower versions that are higher than needed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the versions that a model's operators have and need.

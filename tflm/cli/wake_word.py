@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.errors import CheckFailed, OptionError, RequestError
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
 from tflm.application.wake_word import MANIFEST_FIGURES, Manifest, ManifestUpdate, figures, read_manifest, report
 from tflm.cli.output import answer, progress
-from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName
+from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName, flag, option
 from tflm.errors import ArgumentError
 from tflm.firmware.wake_word import needs_in, size_for_all, tensor_arena_sizes
 from tflm.report import document_of
@@ -27,13 +25,10 @@ def wake_word(
     target: TargetName = None,
     release: ReleaseName = None,
     manifest: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The model's manifest: update its tensor_arena_size."),
-        Written.UPDATED,
+        Path | None, option("FILE", "The model's manifest: update its tensor_arena_size."), Written.UPDATED
     ] = None,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing; exit with status 1 if the manifest's size is too small."),
+        bool, flag("--check", "Write nothing; exit with status 1 if the manifest's size is too small.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,19 +6,18 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tflm.application.common_layers import common_models
 from tflm.application.models import load_model
 from tflm.application.warming import warm_cache
 from tflm.cli.output import progress
+from tflm.cli.parameters import argument
 from tflm.cli.plain_text import print_plain
 from tflm.report import short_size
 
 
 def warm(
     models: Annotated[
-        list[Path] | None, typer.Argument(metavar="[MODEL]", help="One or more .tflite files; default: common layers.")
+        list[Path] | None, argument("[MODEL]", "One or more .tflite files; default: common layers.")
     ] = None,
 ) -> None:
     """Compile the kernels of models into the cache.
