@@ -105,7 +105,7 @@ def figures(model: tflm.Model, target: tflm.targets.Target) -> dict[str, int]:
     """The same figures, worked out here."""
     measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=target)
     recording = tflm.RecordingMicroAllocator(bytearray(1 << 20), target=target)
-    tflm.MicroInterpreter(model, tflm.AllOpsResolver(), recording).allocate_tensors()
+    tflm.MicroInterpreter(model, tflm.AllOpsResolver(), recording, delegates=()).allocate_tensors()
     assert measured.records == recording.records
     values = {
         "arena_used_bytes": measured.arena_used_bytes,
