@@ -228,7 +228,7 @@ def index_of_extreme(better: Comparison, x: Elements, y: Int32s, axes: Int32s, d
     return DONE
 
 
-def _strided(shape: Sequence[int], axes: npt.NDArray[np.int32], outputs: int) -> dict[str, Any] | None:
+def strided_by(shape: Sequence[int], axes: npt.NDArray[np.int32], outputs: int) -> dict[str, Any] | None:
     """Return the arguments for a reduction along any axes; None for too many dimensions."""
     sizes = Strided(len(shape), axes.size if shape else 0, math.prod(shape) // outputs, outputs)
     return None if len(shape) > MAX_RANK else {"axes": axes, "dims": np.array(shape, np.int32), "sizes": sizes}
@@ -261,18 +261,26 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
         except OperatorError:
             return None  # numpy rejects it when it runs
         shape, axes = _merged(shape, resolved)
-    strided = _strided(shape, axes, y.size)
+    strided = strided_by(shape, axes, y.size)
     if strided is None:
         return None
     checks = [] if axis.is_constant else [check_axes.step(**strided)]
-    along, kind = x.size // y.size, COMBINATION_OF[node.operator]
-    divisor = along if node.operator == "MEAN" else 1
+    return [*checks, reduce_step(node, x, y, strided, x.size // y.size)]
+
+
+def reduce_step(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], strided: dict[str, Any], along: int) -> Step:
+    """Return the step that computes y from x, each output from `along` elements of the operator's input."""
+    kind, divisor = COMBINATION_OF[node.operator], along if node.operator == "MEAN" else 1
     if kind == "sum" and x.dtype != np.float32:
-        return [*checks, sum_integers.step(x=x, y=y, **strided, **_scaling(node.op_data, y.dtype, along, divisor))]
-    lowest, highest = lowest_and_highest(x.dtype)
-    start = {"sum": 0, "greater": lowest, "less": highest, "all": 1}[kind]
-    ends = np.array([start, divisor], x.dtype)
-    return [*checks, combine.step(combination=kind, result=kind, x=x, y=y, ends=ends, **strided)]
+        return sum_integers.step(x=x, y=y, **strided, **_scaling(node.op_data, y.dtype, along, divisor))
+    ends = np.array([start_of(kind, x.dtype), divisor], x.dtype)
+    return combine.step(combination=kind, result=kind, x=x, y=y, ends=ends, **strided)
+
+
+def start_of(combination: str, dtype: np.dtype[Any]) -> Any:
+    """Return the result before the first element is combined."""
+    lowest, highest = lowest_and_highest(dtype)
+    return {"sum": 0, "greater": lowest, "less": highest, "all": 1}[combination]
 
 
 def _scaling(op: Rescaling, dtype: np.dtype[Any], along: int, divisor: int) -> dict[str, Any]:
@@ -294,7 +302,7 @@ def _bind_index(context: KernelContext, node: Node, profile: Profile) -> list[St
         shape, axes = _merged(check_dimension(input, output, axes), {1})
     if not x.size or not y.size:
         return [] if axis.is_constant else None
-    strided = _strided(shape, axes, y.size)
+    strided = strided_by(shape, axes, y.size)
     if strided is None:
         return None
     checks = [] if axis.is_constant else [check_axes.step(**strided)]
