@@ -49,6 +49,10 @@ class ReferenceKernels:
         """Return None: rows are not copied separately."""
         return None
 
+    def totals_bytes(self, operator: int) -> int:
+        """Return 0: rows are not combined in several calls."""
+        return 0
+
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         return True

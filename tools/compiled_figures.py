@@ -51,11 +51,11 @@ def compiled_models(paths: Iterable[Path]) -> list[CompiledModel]:
 
 
 def training_programs() -> Iterator[CompiledModel]:
-    """The models for training, with the fastest kernels, and with lean ones where there are some."""
+    """The models for training, with the fastest kernels, and with those that use less RAM where there are some."""
     for name, model in training_models():
         yield tflm.compile_model(model, name, optimize=SPEED)
         lean = tflm.compile_model(model, f"{name}_lean", optimize=MINIMUM_RAM)
-        if any(isinstance(call, Call) and call.lean for call in lean.program.plan.calls):
+        if any(isinstance(call, Call) and (call.lean or call.accumulates) for call in lean.program.plan.calls):
             yield lean
 
 

@@ -58,6 +58,9 @@ def training_models() -> Iterator[tuple[str, tflm.Model]]:
     """Models with their names; always the same ones."""
     for operator, kind, make, count in TRAINING:
         yield from _models(f"{operator.lower()}_{kind.name.lower()}", operator, kind, make, count)
+    for operator, kinds in REDUCED_ROWS.items():
+        for kind in kinds:
+            yield from _models(f"{operator.lower()}_rows_{kind.name.lower()}", operator, kind, _reduced_rows, FEW)
     for encoding, values in ENCODED.items():
         for operator, make, count in (("CONV_2D", _convolution, FEW), ("FULLY_CONNECTED", _fully_connected, MANY)):
             name = f"{operator.lower()}_{encoding}"
@@ -271,6 +274,28 @@ def _reduction(layer: Layer) -> int:
     return y
 
 
+def _reduced_rows(layer: Layer) -> int:
+    """PAD along the channels, and a reduction of all rows that keeps no image with the least RAM."""
+    draw, graph, name = layer.draw, layer.graph, layer.operator.name
+    shape = (1, draw.randint(4, 16), draw.randint(1, 12), draw.choice(CHANNELS[1:]))
+    padded = (*shape[:3], 2 * shape[3])
+    x = layer.input("x", shape, 0.1, 3)
+    paddings = np.array([(0, 0), (0, 0), (0, 0), (0, shape[3])], np.int32)
+    image = layer.output(padded, 0.1, 3)
+    graph.operator(BuiltinOperator.PAD, [x, graph.constant(f"paddings_{layer.place}", paddings)], [image], PadOptions())
+    axes = (1, 2) if name.endswith("POOL_2D") else draw.choice([(1, 2), (1, 2), (1,), (1, 3), (1, 2, 3)])
+    y = layer.output(tuple(1 if d in axes else size for d, size in enumerate(padded)), 0.1, 3)
+    if name.endswith("POOL_2D"):
+        options = Pool2DOptions(
+            padding=Padding.VALID, filter_height=shape[1], filter_width=shape[2], stride_h=1, stride_w=1
+        )
+        graph.operator(layer.operator, [image], [y], options)
+    else:
+        numbers = graph.constant(f"axes_{layer.place}", np.array(axes, np.int32))
+        graph.operator(layer.operator, [image, numbers], [y], ReducerOptions(keep_dims=True))
+    return y
+
+
 def _changed(layer: Layer) -> int:
     """LEAKY_RELU or LOGISTIC."""
     draw = layer.draw
@@ -280,6 +305,13 @@ def _changed(layer: Layer) -> int:
     layer.graph.operator(layer.operator, [x], [y], options)
     return y
 
+
+FLOATS_AND_INTEGERS = TensorType.FLOAT32, TensorType.INT8, TensorType.INT16
+REDUCED_ROWS = {
+    **dict.fromkeys(("MEAN", "AVERAGE_POOL_2D", "MAX_POOL_2D"), FLOATS_AND_INTEGERS),
+    **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), FLOATS_AND_INTEGERS[:2]),
+}
+"""Operators that combine rows with totals, with their types."""
 
 MOST, MANY, FEW, SOME = 64, 24, 8, 2
 TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [

@@ -522,9 +522,9 @@ MUCH_FASTER = 0.8
 """Maximum instructions of a program with a tenth more than the least RAM, relative to the program with the least."""
 
 LEAN_SLOWDOWN = 1.1
-"""Maximum instructions of a program with kernels that are slower only to use less RAM, relative to the program without
-them. With more than that, such kernels are used only if TFLM's interpreter takes less RAM than the program without
-them."""
+"""Maximum instructions of a program with kernels that are slower only to use less RAM, or whose reductions combine rows
+with totals, relative to the program without them. With more than that, they are used only if TFLM's interpreter takes
+less RAM than the program without them."""
 
 
 def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
@@ -536,10 +536,10 @@ def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Pl
 
 
 def _without_lean(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Return a plan without lean kernels if they cost many instructions; see `LEAN_SLOWDOWN`."""
-    if not any(isinstance(call, Call) and call.lean for call in planned[2].calls):
+    """Return a plan without lean kernels and totals of rows if they cost many instructions; see `LEAN_SLOWDOWN`."""
+    if not any(isinstance(call, Call) and (call.lean or call.accumulates) for call in planned[2].calls):
         return planned
-    fast = _planned(model, options, choice._replace(bind_lean=no_steps))
+    fast = _planned(model, options, choice._replace(bind_lean=no_steps, accumulates=False))
     is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
     return fast if is_small and _is_faster(fast, planned, 1 / LEAN_SLOWDOWN) else planned
 
@@ -578,7 +578,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Pla
     extra = StateAndScratch(bound, source.written)
     planned = plan(
         with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
-        BoundKernels(bound, extra, choice.overlap),
+        BoundKernels(bound, extra, choice.overlap, accumulates=choice.accumulates),
         RamRequirements(
             {one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor} | feed_state,
             _alignment(extra),

@@ -107,12 +107,14 @@ class KernelChoice(NamedTuple):
         bind, bind_lean: bind an operator to the fastest kernels, and to those that use less memory.
         overlap: the overlap of inputs and outputs that the library's functions allow.
         processors: the processors that the library's memory is planned for; None without a library.
+        accumulates: whether reductions may combine rows with totals.
     """
 
     bind: BindSteps
     bind_lean: BindSteps
     overlap: AllowedOverlap
     processors: Processors | None
+    accumulates: bool = True
 
 
 ALL_GENERATED = KernelChoice(bind_small, bind_lean, reference_overlap, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tflm.c.binding import BoundModel, BoundOperator, StateAndScratch, step_arrays
-from tflm.c.kernels import KERNELS, SmallKernel, broadcasts, encoded
+from tflm.c.kernels import KERNELS, SmallKernel, accumulation, broadcasts, encoded
 from tflm.c.row_copies import BY_ROWS, rows_read
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import (
@@ -60,10 +60,13 @@ class BoundKernels:
         bound: the model.
         extra: its state and scratch memory.
         library_overlap: the overlap that the library functions allow which some operators call.
+        accumulates: whether reductions may combine rows with totals.
     """
 
-    def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap):
-        self._bound, self._library_overlap = bound, library_overlap
+    def __init__(
+        self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap, *, accumulates: bool = True
+    ):
+        self._bound, self._library_overlap, self._accumulates = bound, library_overlap, accumulates
         self._scratch, self._lean_scratch = extra.scratch, extra.lean_scratch
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
@@ -107,6 +110,13 @@ class BoundKernels:
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
         """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return rows_read(self._bound, self._operators[0, operator])
+
+    def totals_bytes(self, operator: int) -> int:
+        """Return the size of the totals of an operator that can combine rows in several calls; 0 for others."""
+        bound = self._operators[0, operator]
+        is_own = self._accumulates and not any(bound.library_calls())
+        totals = accumulation.totals_of(bound.node) if is_own else None
+        return 0 if totals is None else totals.nbytes
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""

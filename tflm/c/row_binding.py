@@ -11,7 +11,7 @@ import numpy as np
 
 from tflm.c.binding import BoundModel, BoundOperator, bind_plain
 from tflm.c.control_flow import calls_in
-from tflm.c.kernels import KERNELS, Part
+from tflm.c.kernels import KERNELS, Part, accumulation
 from tflm.c.kernels.part import StepOrLoop
 from tflm.c.row_copies import BY_ROWS, copies_of_rows, moved_copies
 from tflm.compiler.language import Step
@@ -109,7 +109,7 @@ class RowBinder:
         axis = self._axis(operator, call)
         heights = tuple(window and window.rows for window in (*call.inputs, *call.outputs))
         of_rows = call.rows if operator.node.operator in BY_ROWS else None
-        key = operator.index, axis, heights, of_rows, call.backwards
+        key = operator.index, axis, heights, of_rows, call.backwards, _starts_totals(call)
         if key not in self._known:
             self._known[key] = self._bind(operator, call, axis)
         return self._known[key]
@@ -117,7 +117,7 @@ class RowBinder:
     def _axis(self, operator: BoundOperator, call: Call) -> Axis | None:
         """Return the windows of the computed rows, relative to the input rows in memory; None without windows."""
         small, window = KERNELS.get(operator.node.operator), call.inputs[0]
-        if small is None or not small.takes_rows or window is None or call.rows is None:
+        if small is None or not small.takes_rows or window is None or call.rows is None or call.accumulates:
             return None
         return row_axis(self._bound, operator, call.rows, window)
 
@@ -134,7 +134,10 @@ class RowBinder:
         assert node.tensors is not None
         banded = replace(node, tensors=RowTensors(node.tensors, inputs, outputs))
         steps: Sequence[StepOrLoop] | None
-        if node.operator in BY_ROWS:
+        if call.accumulates:
+            rows = tensors[node.inputs[0]].dims[ROWS]
+            steps = accumulation.bind(banded, rows, is_first=_starts_totals(call), is_last=bool(outputs))
+        elif node.operator in BY_ROWS:
             steps = self._copies(operator, call, inputs, outputs)
         elif axis is not None:
             part = Part(axis, inputs[0].elements, outputs[0].elements, call.backwards)
@@ -163,6 +166,11 @@ class RowBinder:
         ]
         copies = copies_of_rows(self._bound, operator, call.rows)
         return None if copies is None else copy_steps(moved_copies(copies, moves))
+
+
+def _starts_totals(call: Call) -> bool:
+    """Whether a call combines the first rows of an input."""
+    return call.accumulates and call.rows is not None and not call.rows.first
 
 
 def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: BufferRegion) -> Axis:

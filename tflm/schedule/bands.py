@@ -66,7 +66,7 @@ def axis_of(shape: tuple[int, ...]) -> int:
 def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
     """Return the rule for running an operator in bands along a dimension; None if it has none."""
     outputs = operator.outputs or ()
-    if len(outputs) != 1 or not all(_is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
+    if len(outputs) != 1 or not all(is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
         return None
     code = graph.code(operator)
     if code in RULES:
@@ -74,7 +74,7 @@ def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
     return _same_rows(graph, operator, axis) if graph.registration(operator).overlap is element_wise else None
 
 
-def _is_image(graph: Graph, tensor: int, axis: int) -> bool:
+def is_image(graph: Graph, tensor: int, axis: int) -> bool:
     """Whether a tensor consists of images whose rows are contiguous along the dimension."""
     table, shape = graph.tensors[tensor], graph.shape(tensor)
     is_plain = table.type in TYPES and not table.is_variable

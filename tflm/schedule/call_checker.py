@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis, windows
-from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, TensorFacts
 from tflm.kernels.plan_checker import SymbolicRun
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
 from tflm.schedule.calls import BufferRegion, Call, CallNeeds, Kernels, MovedRows, Plan, RamBuffer, ShapedCall
+from tflm.schedule.rows import Rows
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, called_subgraphs
@@ -43,6 +44,8 @@ class _Calls(SymbolicRun):
     def __init__(self, model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int]):
         starts = list(itertools.accumulate(plan.memories, initial=0))
         self._plan, self._kernels, self._states = plan, kernels, states
+        # For each operator, the number of rows combined so far, and the value that stands for their totals.
+        self._totals: dict[int, tuple[int, int]] = {}
         self._begins = [starts[buffer.memory] + buffer.offset for buffer in plan.buffers]
         self._root = model.root
         self._main = model.subgraphs[0].operators or []
@@ -150,12 +153,30 @@ class _Calls(SymbolicRun):
             self._follow_moves()
             return
         yield from self._placement_problems(call, operator, name)
-        for region in call.scratch:
+        if call.accumulates:
+            yield from self._totals_problems(call, operator, name)
+        for region in () if call.accumulates else call.scratch:
             begin = self._begins[region.buffer]
             self._memory.write(begin, begin + self._plan.buffers[region.buffer].size, Label((), None, here))
         for tensor, region in zip(operator.outputs or (), call.outputs):
             if region is not None:
                 yield from self._write_rows(call, (0, tensor), region, name)
+
+    def _totals_problems(self, call: Call, operator: Operator, name: str) -> Iterator[str]:
+        """Yield rows that are not combined in order, once each, with the totals of the rows before."""
+        assert call.rows is not None
+        done, before = self._totals.get(call.operator, (0, -1))
+        if call.rows.first != done:
+            yield f"{name} are combined after {done} rows"
+        if (call.rows.end == self._height((0, (operator.inputs or ())[0]))) != (call.outputs[0] is not None):
+            yield f"{name} computes the output too early, or never"
+        self._totals[call.operator] = call.rows.end, next(self._values)
+        for region in call.scratch:
+            begin, end = self._begins[region.buffer], self._begins[region.buffer] + region.bytes
+            if done and any((before, begin) not in label.values for _, _, label in self._memory.read(begin, end)):
+                yield f"{name} finds the totals of {done} rows overwritten"
+            value = self._totals[call.operator][1], begin
+            self._memory.write(begin, end, Label((value,), None, (0, call.operator)))
 
     def _input_problems(self, call: Call, place: int, key: TensorKey, name: str) -> Iterator[str]:
         region = call.inputs[place]
@@ -179,6 +200,8 @@ class _Calls(SymbolicRun):
             return set(range(height))
         operator = self._main[call.operator]
         name = self._codes[operator.opcode_index][1].name
+        if call.accumulates:
+            return set(range(*call.rows))
         if name == "TRANSPOSE":
             return set(range(height))
         if name in ("PAD", "PADV2", "SLICE", "STRIDED_SLICE"):
@@ -214,7 +237,8 @@ class _Calls(SymbolicRun):
         return np.frombuffer(data, ELEMENT_TYPES[table.type].dtype)
 
     def _write_rows(self, call: Call, key: TensorKey, region: BufferRegion, name: str) -> Iterator[str]:
-        if call.rows is not None and (region.first_row, region.rows) != (call.rows.first, call.rows.size):
+        rows = Rows(0, self._height(key)) if call.accumulates or call.rows is None else call.rows
+        if (region.first_row, region.rows) != (rows.first, rows.size):
             yield f"{name} writes rows {region.first_row} on"
         at, size = self._bytes_of(key, region)
         for piece in part_of(self._content(key), region.first_row * self._row_bytes(key), size):
@@ -256,6 +280,8 @@ class _Calls(SymbolicRun):
         facts = self._facts((0, call.operator), operator)
         if call.rows is None:
             return self._kernels.needs(ShapedCall(0, call.operator, facts, None, call.lean))
+        if call.accumulates:
+            return CallNeeds((self._kernels.totals_bytes(call.operator),), (NOWHERE,) * len(facts.inputs))
         both, region = windows(facts), call.inputs[0]
         if both is not None:
             assert region is not None

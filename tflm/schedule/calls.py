@@ -65,6 +65,8 @@ class Call(NamedTuple):
         steps: number of steps of the invocation; more than one if it runs subgraphs.
         lean: whether the slower kernels with less scratch are used.
         backwards: whether the last window is computed first.
+        accumulates: whether the call combines rows of the input with totals in the scratch buffers, which last until
+            the operator's next call. `rows` are then rows of the input, and only the last call has an output.
     """
 
     operator: int
@@ -76,6 +78,7 @@ class Call(NamedTuple):
     steps: int = 1
     lean: bool = False
     backwards: bool = False
+    accumulates: bool = False
 
 
 class MovedRows(NamedTuple):
@@ -169,6 +172,10 @@ class Kernels(Protocol):
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
         """Return the input rows that each output row is copied from; None if the operator does more than copy."""
+
+    def totals_bytes(self, operator: int) -> int:
+        """Return the size of the totals of an operator that combines all rows of its input, and can do so in several
+        calls; 0 for other operators."""
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""

@@ -15,8 +15,8 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.graph import Graph, multiply_accumulates
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis, Windows, effective_size, windows
-from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
-from tflm.schedule.bands import PADS, ROWS, band_rule
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
+from tflm.schedule.bands import PADS, ROWS, band_rule, is_image
 from tflm.schedule.calls import BufferRegion, CallNeeds, Kernels, MovedRows, ShapedCall
 from tflm.schedule.rows import Rows
 from tflm.schedule.stage_search import Liveness, Tiling
@@ -104,9 +104,12 @@ class RowOperator:
         registration: its registration.
         macs: multiply-accumulates of the whole operator.
         fixed_rows: number of rows in each call, if the caller determines that; the last call has the rest.
+        totals_bytes: size of the totals that calls combine rows of the input with; 0 for operators whose rows are those
+            of the output.
     """
 
     fixed_rows: int | None = None
+    totals_bytes = 0
 
     def __init__(
         self,
@@ -122,14 +125,14 @@ class RowOperator:
         self.facts = OperatorFacts.of(model.root, main, operator)
         (self.output,) = operator.outputs or ()
         self.inputs = {place: (operator.inputs or ())[place] for place in places}
-        self.rows = self.facts.outputs[0].dims[ROWS]
-        self.row_bytes = self.facts.outputs[0].bytes // self.rows
         self.registration = REGISTRATIONS.get(model.operator_name(operator), OPAQUE)
         self._kernels = kernels
         self._windows = windows(self.facts)
         self._needs: dict[Rows, CallNeeds] = {}
         self._needs_of_shape: dict[tuple[int, Axis | None], CallNeeds] = {}
-        single = copied or [self._needed(row) for row in range(self.rows)]
+        single = copied or [self._needed(row) for row in range(self.facts.outputs[0].dims[ROWS])]
+        self.rows = len(single)
+        self.row_bytes = self.facts.outputs[0].bytes // self.rows
         self._first, self._end = [rows.first for rows in single], [rows.end for rows in single]
         self.macs = multiply_accumulates(model, main, operator)
 
@@ -177,6 +180,23 @@ class RowOperator:
         return axis._replace(size=read.size, windows=rows.size, before=before), columns
 
 
+class RowAccumulator(RowOperator):
+    """An operator that combines the rows of an input with totals, and computes its output after the last one.
+
+    Its rows are those of the input. The output is in memory as a whole.
+    """
+
+    def __init__(self, model: Model, index: int, kernels: Kernels):
+        (image, *_) = (model.subgraphs[0].operators or [])[index].inputs or ()
+        rows = ((model.subgraphs[0].tensors or [])[image].shape or ())[ROWS]
+        super().__init__(model, index, kernels, (0,), [Rows(row, row + 1) for row in range(rows)])
+        self.totals_bytes, self.row_bytes = kernels.totals_bytes(index), 0
+
+    def needs(self, rows: Rows) -> CallNeeds:
+        """Return the memory needs of a call, besides the totals."""
+        return CallNeeds((), (NOWHERE,) * len(self.facts.inputs))
+
+
 def _with_rows(facts: TensorFacts, rows: int) -> TensorFacts:
     dims = list(facts.dims)
     dims[ROWS] = rows
@@ -197,6 +217,9 @@ def _row_operator(model: Model, graph: Graph, index: int, kernels: Kernels) -> R
         images = [place for place, tensor in inputs if tensor >= 0 and not graph.is_constant(tensor)]
         is_plain = not any(graph.tensors[(operator.inputs or ())[place]].is_variable for place in images)
         return RowOperator(model, index, kernels, images, copied) if is_plain else None
+    if kernels.totals_bytes(index):
+        (image, *_) = operator.inputs or ()
+        return RowAccumulator(model, index, kernels) if is_image(graph, image, ROWS) else None
     if graph.code(operator) in PADS or not kernels.takes_rows(index):
         return None
     rule = band_rule(graph, operator, ROWS)
@@ -215,9 +238,13 @@ def row_blocks(rows: int, size: int, *, backwards: bool) -> list[Rows]:
 def runs_by_rows(operator: RowOperator, needs: CallNeeds) -> bool:
     """Whether an operator can run row by row with the scratch that it needs as a whole."""
     single = [operator.needs(Rows(row, row + 1)).scratch for row in {0, operator.rows // 2, operator.rows - 1}]
-    return len(operator.inputs) == 1 and all(
-        len(scratch) == len(needs.scratch) and all(part <= whole for part, whole in zip(scratch, needs.scratch))
-        for scratch in single
+    return (
+        len(operator.inputs) == 1
+        and not operator.totals_bytes
+        and all(
+            len(scratch) == len(needs.scratch) and all(part <= whole for part, whole in zip(scratch, needs.scratch))
+            for scratch in single
+        )
     )
 
 
@@ -432,6 +459,7 @@ def peak(stage: LineBufferStage, calls: Sequence[RowCall], others: OtherTensors)
     sizes = {tensor: stage.operators[place].row_bytes for tensor, place in stage.inner.items()}
     sizes |= {tensor: size for tensor, (_, size) in others.dying.items()}
     alive = others.live_through + sum(rows * size for rows, size in others.dying.values())
+    alive += sum(each.totals_bytes + each.facts.outputs[0].bytes for each in stage.operators if each.totals_bytes)
     highest = alive
     for call in calls:
         operator = stage.operators[call.place]
@@ -572,7 +600,10 @@ class LineBufferCosts:
             escaping = frozenset(operator.output for operator in chosen if operator.output in outside)
             is_stored = self._feed is not None and self._feed.image in escaping
             is_stage = len(chosen) == end - first and not is_stored
-            self._stages[key] = LineBufferStage(first, chosen, escaping) if is_stage else None
+            stage = LineBufferStage(first, chosen, escaping) if is_stage else None
+            # Only later stages and operators can read an output that is computed after the last row.
+            is_read = stage is not None and any(each.totals_bytes and each.output in stage.readers for each in chosen)
+            self._stages[key] = None if is_read else stage
         return self._stages[key]
 
     def calls(self, chosen: BlockedStage) -> tuple[LineBufferStage, list[RowCall]]:

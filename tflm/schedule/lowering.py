@@ -163,6 +163,10 @@ class Lowering:
 
         needs = operator.needs(rows)
         read = operator.needed(rows)
+        totals = (operator.totals_bytes,) if operator.totals_bytes else ()
+        output = region(operator.output, rows) if not totals else None
+        if totals and rows.end == operator.rows:
+            output = self._regions[operator.output]
         return Call(
             operator=operator.index,
             rows=rows,
@@ -170,9 +174,10 @@ class Lowering:
                 region(operator.inputs[place], read) if place in operator.inputs else None
                 for place in range(len(operator.facts.inputs))
             ),
-            outputs=(region(operator.output, rows),),
-            scratch=self._scratch(operator.index, needs.scratch),
+            outputs=(output,),
+            scratch=self._scratch(operator.index, totals or needs.scratch),
             overlaps=tuple((allowed,) for allowed in needs.overlaps),
+            accumulates=bool(totals),
         )
 
     def _add_tensors(self, inner: Collection[int], alone: Collection[int]) -> None:

@@ -84,6 +84,10 @@ class Reordered:
         """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return self._kernels.rows_copied(self._order[operator])
 
+    def totals_bytes(self, operator: int) -> int:
+        """Return the size of the totals of an operator that can combine rows in several calls; 0 for others."""
+        return self._kernels.totals_bytes(self._order[operator])
+
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         return self._kernels.takes_rows(self._order[operator])

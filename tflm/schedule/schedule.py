@@ -68,6 +68,8 @@ class Schedule:
                 yield _Use(call.target_buffer, call.target, call.size, step, is_write=True)
                 continue
             yield from (_Use(*region[:3], step, is_write=False) for region in call.inputs if region is not None)
+            if call.accumulates and call.rows is not None and call.rows.first:
+                yield from (_Use(*region[:3], step, is_write=False) for region in call.scratch)
             made = [region for region in (*call.outputs, *call.scratch) if region is not None]
             yield from (_Use(*region[:3], step, is_write=True) for region in made)
             if call.steps > 1:
