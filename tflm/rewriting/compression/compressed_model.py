@@ -11,7 +11,7 @@ from tflm.memory import ARENA_ALIGNMENT, OptimalPlanner
 from tflm.planning import plan
 from tflm.releases import Releases
 from tflm.rewriting.compression.compression_report import CompressedModel, CompressedTensor
-from tflm.rewriting.compression.encodings import Encoding
+from tflm.rewriting.compression.encodings import BUFFER_ALIGNMENT, Encoding
 from tflm.rewriting.compression.tensor_choice import (
     Candidate,
     Costs,
@@ -209,7 +209,7 @@ class _Compressor:
             built = self._built(choice.tensors, 0)
             if len(built.data) <= flash:
                 return built
-            wanted += len(built.data) - flash
+            wanted += align_up(len(built.data) - flash, BUFFER_ALIGNMENT)  # so that another choice is made
         return self._built(largest_saving(groups), None)
 
     # --- Models ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,163 @@
+"""Pieces of the compression of weights: which tensors are chosen within a limit, and what the result says of itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from models import INT8
+from test_compression import branches, layers, sparse
+
+import tflm
+from tflm.libraries import library_for
+from tflm.rewriting.compression.compressed_model import _Compressor
+from tflm.rewriting.compression.encodings import Encoding
+from tflm.rewriting.compression.trials import Trials, with_decoded
+from tflm.schema import BuiltinOperator, ConcatenationOptions, FullyConnectedOptions, ModelBuilder, MulOptions
+from tflm.schema.tables import METADATA_NAME
+
+DENSE = FullyConnectedOptions()
+
+
+def compressor(model: tflm.Model) -> _Compressor:
+    """The trials of a model's constants on this computer."""
+    host = tflm.targets.HOST
+    return _Compressor(Trials(model, tflm.AllOpsResolver(), host, library_for("reference", host, None), 0, len))
+
+
+def side_by_side(kept: float) -> tflm.Model:
+    """Layers that lie in one tensor if there is a plan; the first one's weights are sparse."""
+    main, parameters = ModelBuilder().subgraph(), tflm.quantized(0.5, 3)
+    x = main.input("x", (1, 4), INT8, parameters)
+    others = [np.random.default_rng(i).integers(-127, 127, (128, 4)).astype(np.int8) for i in range(3)]
+    made = []
+    for weights in (sparse((96, 4), kept), *others):
+        made.append(main.tensor("part", (1, len(weights)), INT8, parameters))
+        w = main.constant("w", weights, tflm.quantized(0.01))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], made[-1:], DENSE)
+    whole = main.tensor("whole", (1, 96 + 3 * 128), INT8, parameters)
+    main.operator(BuiltinOperator.CONCATENATION, made, [whole], ConcatenationOptions(axis=1))
+    main.output(whole)
+    return tflm.Model(main.builder.build())
+
+
+def dense_layers(widths: Sequence[int], sources: Sequence[int], kept: Sequence[float], rows: int = 1) -> tflm.Model:
+    """Layers that read earlier outputs, or the input, which counts as the first; what none reads is an output."""
+    main, parameters = ModelBuilder().subgraph(), tflm.quantized(0.5, 3)
+    values = [main.input("x", (rows, widths[0]), INT8, parameters)]
+    for i, (width, source) in enumerate(zip(widths[1:], sources)):
+        weights = main.constant("w", sparse((width, widths[source]), kept[i], i), tflm.quantized(0.01))
+        values.append(main.tensor("y", (rows, width), INT8, parameters))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [values[source], weights, -1], values[-1:], DENSE)
+    main.output(*(values[i] for i in range(1, len(widths)) if i not in sources))
+    return tflm.Model(main.builder.build())
+
+
+def has_plan(model: tflm.Model) -> bool:
+    return model.metadata(METADATA_NAME) is not None
+
+
+@pytest.mark.parametrize("kept", [0.05, 0.14, 0.2, 0.23, 0.4])
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_model_becomes_smaller_or_stays_as_it_is(kept: float, is_planned: bool) -> None:
+    """A plan is written again where there was one, and its bytes count."""
+    model = side_by_side(kept)
+    original = tflm.Model(tflm.plan(model).data) if is_planned else model
+    assert has_plan(original) == is_planned
+    found = tflm.compress(original)
+    assert has_plan(found.model) == is_planned
+    if found.tensors:
+        assert len(found.data) < len(original.data)
+        assert found.verified_inputs == 2
+    else:
+        assert (found.data, found.verified_inputs) == (original.data, 0)
+    for measured, of in ((found.before, original), (found.after, found.model)):
+        assert measured.minimum_arena_bytes == tflm.measure_arena(of, tflm.AllOpsResolver()).minimum_arena_bytes
+
+
+def test_a_plan_is_added_where_an_arena_is_too_small_without() -> None:
+    """TFLM's planner leaves gaps between the outputs of these layers."""
+    widths, sources, rows = (28, 28, 24, 28, 8, 28, 24, 24), (0, 0, 0, 3, 2, 2, 4), 64
+    model = dense_layers(widths, sources, [0.1, *[1.0] * 6], rows)
+    alone = tflm.compress(model).minimum_arena_bytes
+    for ram, needs_plan in ((alone - 1, True), (alone, False)):
+        within = tflm.compress(model, ram=ram)
+        assert within.tensors
+        assert within.minimum_arena_bytes <= ram
+        assert has_plan(within.model) == needs_plan
+
+
+def test_bytes_alive_are_those_of_all_tensors_of_a_step() -> None:
+    def rounded(*sizes: int) -> int:
+        return sum(-(-size // 16) * 16 for size in sizes)
+
+    widths = (40, 72, 24, 100)
+    chain = layers([sparse((after, before), 0.2) for before, after in itertools.pairwise(widths)])
+    alive = compressor(tflm.Model(chain))._live_bytes()
+    assert alive == [rounded(*pair) for pair in itertools.pairwise(widths)]
+    # The condition lives until IF, and with IF's tensors there are those of a branch.
+    inside = rounded(1, 96, 96, 96, 96)
+    assert compressor(tflm.Model(branches()))._live_bytes() == [rounded(1, 96, 96)] * 2 + [inside] * 2
+
+
+def test_the_file_within_an_arena_and_the_arena_within_a_file_are_those_of_the_best_subset() -> None:
+    found = compressor(dense_layers((8, 48, 48, 16), (0, 1, 2), (0.25, 0.1, 0.2)))
+    options = found._options()
+    tensors = sorted(found.trials.found)
+    subsets = [each for n in range(len(tensors) + 1) for each in itertools.combinations(tensors, n)]
+    assert len(subsets) == 8
+    for ram in {found._built(each, None).measured.minimum_arena_bytes - below for each in subsets for below in (0, 1)}:
+        within = [found._built(each, ram) for each in subsets]
+        files = [len(each.data) for each in within if each.measured.minimum_arena_bytes <= ram]
+        assert len(found._fitting(options, ram).data) == min(files, default=len(found.model.data))
+    planned = [found._built(each, 0) for each in subsets]
+    for flash in {len(each.data) + more for each in planned for more in (-1, 0, 16)}:
+        chosen = found._small_enough(options, flash)
+        arenas = [each.measured.minimum_arena_bytes for each in planned if len(each.data) <= flash]
+        if arenas:
+            assert len(chosen.data) <= flash
+            assert chosen.measured.minimum_arena_bytes == min(arenas)
+        else:
+            assert len(chosen.data) == min(len(each.data) for each in planned)
+        if flash >= len(found.model.data):
+            assert not chosen.tensors
+
+
+def test_every_result_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, each layer gets the other one's weights."""
+    model = dense_layers((32, 32, 32), (0, 1), (0.05, 0.1))
+    assert len(tflm.compress(model).tensors) == 2
+
+    def exchanged(model: tflm.Model, encodings: Mapping[int, Encoding]) -> tflm.Model:
+        return with_decoded(model, dict(zip(encodings, reversed(encodings.values()))))
+
+    monkeypatch.setattr("tflm.rewriting.compression.compressed_model.with_decoded", exchanged)
+    with pytest.raises(tflm.RewriteError, match="differs"):
+        tflm.compress(model)
+
+
+@pytest.mark.parametrize("verify", [1, 3])
+def test_progress_names_each_trial_and_each_run_of_the_checks(verify: int) -> None:
+    told: list[str] = []
+    model = dense_layers((96, 32, 16), (0, 1), (0.1, 0.1))
+    assert tflm.compress(model, verify=verify, progress=told.append).verified_inputs == verify
+    count = len(model.subgraphs[0].tensors or ())
+    trials = [text for text in told if text.startswith("trying")]
+    assert trials == [f"trying tensor {i} of {count}" for i in (1, 3)]
+    assert told[len(trials)] == "compressing 2 tensors"
+    runs = [f"checking, run {i} of {2 * verify}" for i in range(1, 2 * verify + 1)]
+    assert told[-1 - len(runs) :] == ["checking the memory plan", *runs]
+
+
+def test_a_tensor_that_several_operators_read_is_that_of_the_first() -> None:
+    main, parameters = ModelBuilder().subgraph(), tflm.quantized(0.5)
+    x, z = (main.input(name, shape, INT8, parameters) for name, shape in (("x", (1, 64)), ("z", (32, 64))))
+    y, product = main.tensor("y", (1, 32), INT8, parameters), main.tensor("product", (32, 64), INT8, parameters)
+    weights = main.constant("w", sparse((32, 64), 0.1), parameters)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y], DENSE)
+    main.operator(BuiltinOperator.MUL, [z, weights], [product], MulOptions())
+    main.output(y, product)
+    (tensor,) = tflm.compress(tflm.Model(main.builder.build())).tensors
+    assert (tensor.name, tensor.operator, tensor.readers) == ("w", "FULLY_CONNECTED", (0, 1))
