@@ -194,7 +194,7 @@ def _divided(needed: Collection[int], timeline: Timeline, tensor: int, keeps: bo
 
 def _on_the_way(needed: set[int], same: Collection[int], shift: int) -> set[int]:
     """The needed rows, and others that are kept only because they become needed rows in a later window."""
-    held = needed | {row for row in same if min(needed) <= row <= max(needed)}
+    held = needed | set(same)
     while True:
         # A row in between must come from the window before, and go to a row that is kept.
         useless = {

@@ -43,7 +43,8 @@ class StreamVariables:
 
     def __init__(self, graph: Graph):
         self._graph = graph
-        taken = {getattr(op.builtin_options, "shared_name", None) for op in graph.operators}
+        names = (getattr(op.builtin_options, "shared_name", None) or "" for op in graph.operators)
+        taken = {name.partition("/")[0] for name in names}
         self._prefix = next(name for name in ("stream", "stream_rows", *map(str, range(1000))) if name not in taken)
         self._values: list[npt.NDArray[Any]] = []
         self._handles: list[int] = []

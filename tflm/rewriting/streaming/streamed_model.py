@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ from tflm.schema.patch import with_data_inside
 LISTED_HOPS = 3
 MORE_WINDOWS = 4
 """Windows that are compared after the window is full of real frames."""
+
+WINDOWS_AFTER_RESET = 2
+"""Windows that are compared again, after a reset."""
 
 
 @dataclass(frozen=True)
@@ -389,11 +393,12 @@ def _verify(
     """
     rng = np.random.default_rng(0)
     one, other = (ready_interpreter(model, resolver) for model in models)
+    runs, numbers = (windows, WINDOWS_AFTER_RESET), count(1)
     axis, hop = stream.track.axis, stream.timeline.hop * stream.track.unit
-    for run in range(2):
+    for run in runs:
         window = first
-        for number in range(windows if run == 0 else 2):
-            report(f"window {number + 1} of {windows}")
+        for number in range(run):
+            report(f"window {next(numbers)} of {sum(runs)}")
             values = random_inputs(models[1], rng)
             window = np.concatenate([window.take(range(hop, window.shape[axis]), axis), values[place]], axis)
             expected = _answers(one, [*values[:place], window, *values[place + 1 :]])
