@@ -344,7 +344,7 @@ def parameters_of_record(record: Any, name: str) -> dict[str, str]:
 def standalone(function: Function) -> Function:
     """Mark a function that kernels call, and that C compilers should not inline.
 
-    It has loops that need all registers of a small processor.
+    It has loops that need all registers of a small processor, or code that they would move before the test for it.
     """
     vars(function)[STANDALONE] = True
     return function

@@ -8,17 +8,19 @@ from typing import Any
 from tflm.c.kernels.part import Part
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Int32s, Step, UInt32s, UInt64s, inlined, kernel
-from tflm.delegates.compiled.casts import as_int32, as_uint64
-from tflm.delegates.compiled.signal import clear_steps
+from tflm.delegates.compiled.casts import as_int32, as_int64, as_uint64
+from tflm.delegates.compiled.signal import LOW_32_BITS, clear_steps
 from tflm.kernels.node import Node
 
 
 @inlined
-def small_root(value: int, places: int) -> int:
-    """Return the square root of an integer below 2^30, rounded; `places` is the position of its highest set bit."""
+def small_root(value: int) -> int:
+    """Return the square root of an integer below 2^30, rounded."""
     rest = value
     root = 0
-    bit = 1 << (places & 30)
+    # Shifted, the value has no known sign, from which GCC would derive an upper half that it need not look at.
+    zeros = leading_zeros(as_int64(as_int32(as_int64(value) << 2)) & LOW_32_BITS | 1)
+    bit = 1 << 28 >> (zeros & 30)
     while bit > 0:
         if rest >= root + bit:
             rest -= root + bit
@@ -29,12 +31,12 @@ def small_root(value: int, places: int) -> int:
 
 
 @inlined
-def large_root(value: int, places: int) -> Any:
-    """Return the square root of any uint64; never rounded up from the largest value of 16 or of 32 bits."""
+def large_root(value: int) -> Any:
+    """Return the square root of any uint64 above 0; never rounded up from the largest value of 16 or of 32 bits."""
     one = as_uint64(1)
     rest = value
     root = as_uint64(0)
-    bit = one << as_uint64(places & 62)
+    bit = as_uint64(1 << 62) >> as_uint64(leading_zeros(value) & 62)
     while bit > as_uint64(0):
         if rest >= root + bit:
             rest -= root + bit
@@ -50,11 +52,10 @@ def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
     """Compute square roots, shifted right."""
     bits = scale_bits[0] & 31
     for i in range(count):
-        places = 63 - leading_zeros(x[i] | as_uint64(1))
-        if places < 30:
-            y[i] = small_root(as_int32(x[i]), places) >> bits
+        if x[i] < as_uint64(1 << 30):
+            y[i] = small_root(as_int32(x[i])) >> bits
         else:
-            y[i] = large_root(x[i], places) >> as_uint64(bits)
+            y[i] = large_root(x[i]) >> as_uint64(bits)
     return DONE
 
 

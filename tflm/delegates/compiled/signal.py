@@ -24,6 +24,7 @@ from tflm.compiler.language import (
     Wide,
     inlined,
     kernel,
+    standalone,
     unrolled,
 )
 from tflm.compiler.processor import Profile
@@ -214,6 +215,20 @@ def spectral_subtraction(
     return DONE
 
 
+@standalone
+def interpolated_gain(gains: Int16s, low: int) -> Any:
+    """Return the gain for a noise estimate of at least 3, whose 32 bits are given.
+
+    Compilers would move code of it before the test for 3.
+    """
+    estimate = as_int64(low) & LOW_32_BITS
+    zeros = leading_zeros(estimate) & 31
+    fraction = as_int32(estimate << zeros) >> (31 - DIGIT_BITS) & (DIGITS - 1)
+    row = 2 + 4 * (30 - zeros)
+    slope = as_int32((gains[row + 2] * fraction >> 5) + (gains[row + 1] << 5))
+    return as_int16((as_int32(slope * fraction + (1 << 14)) >> 15) + gains[row])
+
+
 @kernel
 def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int16s, y: UInt32s, largest: Wide, shift: int, count: int) -> int:
     """Multiply each channel by the gain for its noise estimate, then compress it.
@@ -228,41 +243,37 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int16s, y: UInt32s, larges
     if beyond:
         return REFUSED
     for i in range(count):
-        estimate = as_int64(noise[i])
-        if estimate < 3:
-            gain = as_int64(gains[estimate])
-        else:
-            places = 63 - leading_zeros(estimate)
-            fraction = (estimate << DIGIT_BITS >> places) & (DIGITS - 1)
-            row = 2 + 4 * (places - 1)
-            slope = as_int32((gains[row + 2] * fraction >> 5) + (gains[row + 1] << 5))
-            gain = as_int64(as_int16((as_int32(slope * fraction + (1 << 14)) >> 15) + gains[row]))
+        estimate = as_int32(noise[i])
+        gain = gains[estimate] if 0 <= estimate < 3 else interpolated_gain(gains, estimate)
         product = as_uint64(x[i]) * as_uint64(gain & LOW_32_BITS)
         ratio = as_int64(product >> as_uint64(shift)) & LOW_32_BITS
-        below, above = min(ratio, 2 << SNR_BITS), max(ratio, 2 << SNR_BITS)
-        y[i] = (
-            (below * below >> (2 + 2 * SNR_BITS - OUTPUT_BITS))
-            - (2 << OUTPUT_BITS)
-            + (above >> (SNR_BITS - OUTPUT_BITS))
-        )
+        small = as_int32(ratio)
+        if 0 <= small < 2 << SNR_BITS:
+            y[i] = small * small >> (2 + 2 * SNR_BITS - OUTPUT_BITS)
+        else:
+            y[i] = (ratio >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
     return DONE
+
+
+@standalone
+def logarithm_of(low: int, beyond_line: Int32s, scale: int) -> Any:
+    """Return the logarithm of a value above 1, whose 32 bits are given; see `interpolated_gain`."""
+    value = as_int64(low) & LOW_32_BITS
+    zeros = leading_zeros(value) & 31
+    fraction = as_int32(value << zeros) >> 15 & (ONE - 1)
+    segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
+    slope = beyond_line[segment + 1] - beyond_line[segment]
+    log2 = ((31 - zeros) << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
+    log = (as_int64(log2) * LN_2 + ONE // 2) >> 16
+    return min(as_int32(log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
 
 
 @kernel
 def logarithm(x: UInt32s, y: Int16s, beyond_line: Int32s, shift: int, scale: int, count: int) -> int:
     """Compute natural logarithms from logarithms to base 2, whose curve is interpolated in a table."""
     for i in range(count):
-        value = (as_int64(x[i]) << shift) & LOW_32_BITS
-        if value > 1:
-            places = 63 - leading_zeros(value)
-            fraction = (value << 31 >> places >> 15) & (ONE - 1)
-            segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
-            slope = beyond_line[segment + 1] - beyond_line[segment]
-            log2 = (places << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
-            log = (as_int64(log2) * LN_2 + ONE // 2) >> 16
-            y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
-        else:
-            y[i] = 0
+        value = as_int32(as_int64(x[i]) << shift)
+        y[i] = 0 if 0 <= value <= 1 else logarithm_of(value, beyond_line, scale)
     return DONE
 
 
