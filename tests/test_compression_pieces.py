@@ -8,14 +8,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 from models import INT8
-from test_compression import branches, layers, sparse
+from test_compression import branches, layers, sparse, svdf
 
 import tflm
+from tflm.graph import Graph
 from tflm.libraries import library_for
 from tflm.rewriting.compression.compressed_model import _Compressor
+from tflm.rewriting.compression.compression_report import shown
 from tflm.rewriting.compression.encodings import Encoding
 from tflm.rewriting.compression.trials import Trials, with_decoded
-from tflm.schema import BuiltinOperator, ConcatenationOptions, FullyConnectedOptions, ModelBuilder, MulOptions
+from tflm.schema import (
+    BuiltinOperator,
+    ConcatenationOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    MulOptions,
+    SparsityParameters,
+)
+from tflm.schema.flexbuffer import FlexbufferType
 from tflm.schema.tables import METADATA_NAME
 
 DENSE = FullyConnectedOptions()
@@ -161,3 +171,70 @@ def test_a_tensor_that_several_operators_read_is_that_of_the_first() -> None:
     main.output(y, product)
     (tensor,) = tflm.compress(tflm.Model(main.builder.build())).tensors
     assert (tensor.name, tensor.operator, tensor.readers) == ("w", "FULLY_CONNECTED", (0, 1))
+
+
+def constants_that_are_tried(model: tflm.Model, *custom: tflm.Registration) -> list[str]:
+    """Names of the constants of which a smaller form is tried."""
+    told: list[str] = []
+    resolver, host = tflm.AllOpsResolver(), tflm.targets.HOST
+    for registration in custom:
+        resolver.add_custom(registration)
+    Trials(model, resolver, host, library_for("reference", host, None), 0, told.append)
+    tensors = model.subgraphs[0].tensors or []
+    return [tensors[int(text.split()[2])].name or "" for text in told]
+
+
+def two_readers(other: BuiltinOperator | str, is_output: bool = False) -> ModelBuilder:
+    """Sparse weights that a layer reads and an operator after it, and weights of its own with few zeros."""
+    main, parameters = ModelBuilder().subgraph(), tflm.quantized(0.5)
+    x = main.input("x", (1, 64), INT8, parameters)
+    both, full = (main.constant(n, sparse((64, 64), k), parameters) for n, k in (("both", 0.1), ("full", 1.0)))
+    y, z, last = (main.tensor(name, shape, INT8, parameters) for name, shape in zip("yzl", [(1, 64)] * 2 + [(64, 64)]))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, both, -1], [y], DENSE)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [y, full, -1], [z], DENSE)
+    main.operator(other, [both], [last])
+    main.output(z, last, *([both] if is_output else []))
+    return main.builder
+
+
+def test_constants_are_tried_that_a_decoder_can_replace() -> None:
+    assert constants_that_are_tried(tflm.Model(two_readers(BuiltinOperator.RELU).build())) == ["both"]
+    assert not constants_that_are_tried(tflm.Model(two_readers(BuiltinOperator.RELU, is_output=True).build()))
+    mine = tflm.Registration("Mine", invoke=lambda context, node: None)
+    assert not constants_that_are_tried(tflm.Model(two_readers("Mine").build()), mine)
+    builder = two_readers(BuiltinOperator.RELU)
+    (builder.model.subgraphs[0].tensors or [])[1].sparsity = SparsityParameters()
+    assert not constants_that_are_tried(tflm.Model(builder.build()))
+
+
+@pytest.mark.parametrize(("name", "tried"), [("Mine", ["w"]), ("ethos-u", [])])
+def test_nothing_is_tried_beside_an_operator_that_knows_addresses_of_constants(name: str, tried: list[str]) -> None:
+    model = dense_layers((64, 64), (0,), (0.1,))
+    graph = Graph(model)
+    graph.operators.append(graph.make_custom_operator(name, [0], [graph.add_tensor(0, "copy", (1, 64))]))
+    graph.operators[-1].custom_options = bytes([1, FlexbufferType.INT << 2, 1])
+    others = [tflm.Registration(name, invoke=lambda context, node: None)] if tried else []
+    assert constants_that_are_tried(tflm.Model(graph.build()), *others) == tried
+
+
+def test_no_operator_differs_more_than_before_on_a_device() -> None:
+    """With Helium, CMSIS-NN sums the features of SVDF in its prepare phase."""
+    for part, is_found in (("cortex-m4", True), ("cortex-m55", False)):
+        target = tflm.targets.by_name(part)
+        library = library_for("cmsis-nn", target, None)
+        found = Trials(tflm.Model(svdf()), tflm.AllOpsResolver(), target, library, 0, len).found
+        assert bool(found) == is_found
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_report_counts_each_decoding(is_shared: bool) -> None:
+    compressed = tflm.compress(tflm.Model(layers([sparse((64, 96), 0.1), sparse((96, 64), 0.2)], is_shared)))
+    facts = dict(shown(compressed).facts)
+    assert facts["decoded in each inference"].startswith(f"{64 * 96 * (3 if is_shared else 2):,} B")
+    assert facts["checked"] == "outputs for 2 random inputs are identical"
+
+
+def test_the_report_names_subgraphs_if_there_are_several() -> None:
+    for model, has_several in ((branches(), True), (layers([sparse((64, 96), 0.1)]), False)):
+        table = shown(tflm.compress(tflm.Model(model))).tables[1]
+        assert ("subgraph" in table.markdown()) == has_several
