@@ -22,7 +22,7 @@ from tflm.libraries.cmsis_nn_scratch import (
     depthwise_s8_bytes,
     transpose_conv_bytes,
 )
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Version
 from tflm.schema import Conv2DOptions, DepthwiseConv2DOptions, Padding, TensorType, TransposeConvOptions
 
 PARTS = {name: tflm.targets.by_name(part) for name, part in (("none", "cortex-m0"), ("dsp", "cortex-m4"))}

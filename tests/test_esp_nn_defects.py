@@ -10,7 +10,7 @@ from test_esp_nn_sizes import LARGE, LIMITS, S3, Shape, b1, b3, more_3x3, random
 
 from tflm.libraries import esp_nn_defects
 from tflm.libraries.esp_nn_scratch import VERSIONS
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Version
 
 
 def found(rule: str, shape: Shape, version: str, zero_point: int = 3, depth: int = 0) -> bool:

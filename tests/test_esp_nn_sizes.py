@@ -21,7 +21,7 @@ from tflm.libraries.esp_nn_scratch import (
     bytes_for,
     known_versions,
 )
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Version
 
 S3, P4, PLAIN = (tflm.targets.by_name(chip) for chip in ("esp32s3", "esp32p4", "esp32"))
 

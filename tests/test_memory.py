@@ -22,7 +22,7 @@ from tflm.memory import (
 from tflm.memory.tensor import affine_quantization
 from tflm.schema.tables import QuantizationParameters, Tensor
 from tflm.testing import buffers
-from tflm.testing.buffers import LATE_STEPS
+from tflm.testing.planner_check import LATE_STEPS
 
 
 @pytest.mark.parametrize("floor", [0, 31, 32, 48])

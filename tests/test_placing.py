@@ -31,7 +31,7 @@ from tflm.memory.plan_search import (
 )
 from tflm.memory.planners import PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
 from tflm.targets import align_up
-from tflm.testing.buffers import LATE_STEPS
+from tflm.testing.planner_check import LATE_STEPS
 
 STEPS = range(LATE_STEPS + 1)
 """All steps at which a drawn buffer may be alive."""

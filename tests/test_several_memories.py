@@ -31,7 +31,7 @@ from tflm.memory.several_memories import (
 )
 from tflm.runtime.traffic import buffer_traffic, traffic
 from tflm.testing import CheckFailed, check_planner, graphs
-from tflm.testing.buffers import buffers
+from tflm.testing.planner_check import buffers
 
 MODEL = shrinking_network(32)
 RESOLVER = tflm.AllOpsResolver()

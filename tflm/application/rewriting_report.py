@@ -16,7 +16,7 @@ from tflm.memory import SearchProgress
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Figure, Report, document_of, json_key, with_thousands
 from tflm.rewriting import TiledModel
-from tflm.rewriting.tiling_report import TiledStage, shown
+from tflm.rewriting.tiled_model import TiledStage, shown
 from tflm.runtime.micro_measurement_report import CHANGE_FIGURES
 from tflm.schedule.band_search import Progress
 from tflm.schema.model import Model

@@ -15,9 +15,9 @@ from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
 from tflm.compiler.language import Kernel, Step
 from tflm.compiler.processor import Profile
+from tflm.delegates.compiled.bands import WorkArray
 from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import WorkArray
 from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
 from tflm.errors import CompileError, OperatorError
 from tflm.graph import Graph, copied

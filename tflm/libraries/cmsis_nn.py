@@ -45,8 +45,7 @@ from tflm.libraries.cmsis_nn_scratch import (
     overlaps,
     transpose_conv_bytes,
 )
-from tflm.libraries.kernel_library import KernelLibrary
-from tflm.libraries.versions import Version, version_named
+from tflm.libraries.kernel_library import KernelLibrary, Version, version_named
 from tflm.schema.enums import TensorType
 from tflm.targets import INT, INT8, INT16, INT32, POINTER, Array, EnumType, Since, Struct, Until
 

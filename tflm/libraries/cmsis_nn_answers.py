@@ -20,8 +20,7 @@ from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
 from tflm.kernels.reference.convolution import TRANSPOSE_INPUTS
 from tflm.kernels.registration import Registration, Run
 from tflm.libraries.cmsis_nn_scratch import REVERSED_FROM_CHANNELS, has_mve
-from tflm.libraries.kernel_library import Concern, Effect
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Concern, Effect, Version
 from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.schema.options import FullyConnectedOptions, TransposeConvOptions
 

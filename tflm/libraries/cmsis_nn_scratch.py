@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tflm.kernels.layers.geometry import behind_blocks, paddings, windows
 from tflm.kernels.node import Node
 from tflm.kernels.overlap import OperatorFacts, Overlap, anywhere, nowhere
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Version
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions

@@ -19,9 +19,8 @@ from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import Request, ScratchBuffer, nothing
 from tflm.libraries import esp_nn_defects
 from tflm.libraries.esp_nn_scratch import CONV_BYTES, DEPTHWISE_BYTES, VERSIONS, Bytes, bytes_for, convolution
-from tflm.libraries.kernel_library import Concern, Effect, KernelLibrary
+from tflm.libraries.kernel_library import Concern, Effect, KernelLibrary, Version, version_named
 from tflm.libraries.pins import component_of, holds
-from tflm.libraries.versions import Version, version_named
 from tflm.releases import TODAY, Release
 from tflm.schema.enums import TensorType
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions

@@ -19,8 +19,7 @@ from tflm.libraries.esp_nn_scratch import (
     bytes_for,
     convolution,
 )
-from tflm.libraries.kernel_library import Concern, Effect
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Concern, Effect, Version
 from tflm.schema.enums import TensorType
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions
 

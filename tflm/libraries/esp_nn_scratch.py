@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tflm.errors import ArgumentError
 from tflm.kernels.layers.geometry import paddings
 from tflm.kernels.node import Node
-from tflm.libraries.versions import Version
+from tflm.libraries.kernel_library import Version
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions
 from tflm.targets import Target, align_up
 

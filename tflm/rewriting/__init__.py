@@ -2,7 +2,6 @@
 
 from tflm.rewriting.resizing import resize
 from tflm.rewriting.simplify import strip
-from tflm.rewriting.tiled_model import fold, tile
-from tflm.rewriting.tiling_report import TiledModel, TiledStage
+from tflm.rewriting.tiled_model import TiledModel, TiledStage, fold, tile
 
 __all__ = ["TiledModel", "TiledStage", "fold", "resize", "strip", "tile"]

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from tflm.errors import CheckFailed
 from tflm.testing.allocator_check import AllocatorCall, allocator_calls, check_allocator
-from tflm.testing.buffers import buffers
 from tflm.testing.kernel_check import check_kernel
 from tflm.testing.models import Case, damaged_files, graphs, quantized_models, single_operator_models
-from tflm.testing.planner_check import check_planner
+from tflm.testing.planner_check import buffers, check_planner
 
 __all__ = [
     "AllocatorCall",

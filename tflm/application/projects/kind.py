@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
 from tflm import libraries
 from tflm.application.errors import RequestError
-from tflm.application.machine import Machine
+from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects.build import Build
 from tflm.boards import Bank
 from tflm.errors import VersionAssumed
@@ -150,3 +152,27 @@ class Kind:
             raise RequestError(
                 f"a project for {self.name} can't be built for {machine.place}; use another --project or a board"
             )
+
+
+SHORT = ("-b", "-t", "-k")
+"""The short names of --board, --target and --kernels."""
+
+
+def origin_of_project(command_line: Sequence[str], on: MachineOptions) -> str:
+    """The command that made a project, without local folders.
+
+    Its last options are those that hold, whether the command line or a project's settings have them.
+    """
+    held = {"--board": on.board, "--target": on.target, "--sdk": on.sdk, "--kernels": on.kernels, "--tflm": on.release}
+    held["--reserve"] = on.reserve
+    typed = iter(command_line[1:])
+    words = []
+    for word in typed:
+        name = word.partition("=")[0]
+        if name in (*held, "--source", *SHORT):
+            if name == word:
+                next(typed, None)
+        elif word[:2] not in SHORT:
+            words.append(word)
+    words += [word for name, value in held.items() if value is not None for word in (name, str(value))]
+    return shlex.join(["tflm", *(Path(word).name if Path(word).is_absolute() else word for word in words)])

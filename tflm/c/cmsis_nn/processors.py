@@ -8,8 +8,7 @@ from typing import NamedTuple
 from tflm.libraries import library_for
 from tflm.libraries.cmsis_nn import CURRENT
 from tflm.libraries.cmsis_nn_scratch import COMMITS_OF_TAGS, VERSIONS, has_dsp, has_mve
-from tflm.libraries.kernel_library import AllowedOverlap, overlap_allowed_by
-from tflm.libraries.versions import Version, version_named
+from tflm.libraries.kernel_library import AllowedOverlap, Version, overlap_allowed_by, version_named
 from tflm.targets import PARTS, Target
 
 LIBRARY = "cmsis-nn"

@@ -22,7 +22,7 @@ from tflm.c.cmsis_nn.structures import (
     wide_sums_fit,
 )
 from tflm.c.library_calls import LibraryCall, Structure, Value
-from tflm.delegates.compiled.work_arrays import work_array
+from tflm.delegates.compiled.bands import work_array
 from tflm.kernels.node import Node
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors

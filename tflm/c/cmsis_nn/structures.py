@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.c.constants import c_type
 from tflm.c.library_calls import Address, LibraryCall, Structure, Value
-from tflm.delegates.compiled.work_arrays import work_array
+from tflm.delegates.compiled.bands import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis

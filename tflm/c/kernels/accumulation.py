@@ -16,9 +16,9 @@ from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Int32s, Step, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import reduction
+from tflm.delegates.compiled.bands import WorkArray, work_array
 from tflm.delegates.compiled.movement import fill
 from tflm.delegates.compiled.pooling import pool_steps, rounded_mean, windows_of
-from tflm.delegates.compiled.work_arrays import WorkArray, work_array
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import Node
 from tflm.kernels.reference.reduce import AXIS

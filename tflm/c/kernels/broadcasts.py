@@ -16,9 +16,9 @@ from tflm.c.control_flow import Repeat
 from tflm.c.kernels.part import Part, StepOrLoop
 from tflm.compiler.language import DONE, Elements, Step, UInt8s, kernel
 from tflm.delegates.compiled import arithmetic, elementwise
+from tflm.delegates.compiled.bands import WorkArray
 from tflm.delegates.compiled.elementwise import Function, spread_operands
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import WorkArray
 from tflm.kernels.node import Node
 from tflm.kernels.support.elementwise import broadcast_operands
 

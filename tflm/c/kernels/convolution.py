@@ -16,8 +16,8 @@ from tflm.c.kernels.im2col import CHANNELS, DEPTH, FOUR, WIDE_DEPTH, WINDOWS, Sh
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.wide_windows import convolve_int16
 from tflm.compiler.language import Step
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.requantization import CONSTANTS, Requantizer, requantizer, wide_requantizer
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows

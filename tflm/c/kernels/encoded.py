@@ -16,9 +16,9 @@ from tflm.c.kernels.convolution import Layer, shape_of
 from tflm.c.kernels.im2col import DEPTH, PAIRS, WINDOWS, Shape, fill_window
 from tflm.compiler.intrinsics import int8_from, int16_from, leading_zeros
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt8s, inlined, kernel, standalone
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference import decode
 from tflm.kernels.reference.decode import Encoded, Scheme

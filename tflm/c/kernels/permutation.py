@@ -8,8 +8,8 @@ import numpy as np
 
 from tflm.c.kernels.part import Part
 from tflm.compiler.language import DONE, Elements, Int32s, Step, UInt8s, kernel
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.movement import copy_steps, fixed_copies
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Windows
 from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts

@@ -15,12 +15,12 @@ from tflm.c.kernels.part import Part
 from tflm.compiler.language import Step
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import recurrent
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.compiled.requantization import (
     requantizer,
 )
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Windows

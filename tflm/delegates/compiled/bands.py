@@ -1,5 +1,4 @@
-"""Bands: ranges of rows of a large operator, as steps that threads run in parallel. Each step writes only its own
-rows."""
+"""Memory and threads of steps: work arrays, and bands of rows that threads compute in parallel."""
 
 from __future__ import annotations
 
@@ -8,6 +7,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tflm.compiler.language import Step
 
@@ -54,3 +57,12 @@ def bands_of(rows: int, products_of_row: int, unit: int = 1) -> list[slice]:
 def together(steps: Sequence[Step]) -> list[Step]:
     """Mark steps that may run at the same time."""
     return [*steps[:1], *(replace(step, parallel=True) for step in steps[1:])]
+
+
+class WorkArray(np.ndarray[Any, np.dtype[Any]]):
+    """An array without contents before the first step of its operator. Its views are work arrays too."""
+
+
+def work_array(shape: int | Sequence[int], dtype: npt.DTypeLike) -> WorkArray:
+    """Return a contiguous work array with undefined elements."""
+    return np.empty(shape, dtype).view(WorkArray)

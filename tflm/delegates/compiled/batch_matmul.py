@@ -15,10 +15,10 @@ import numpy.typing as npt
 from tflm.compiler.intrinsics import elements_from
 from tflm.compiler.language import DONE, Elements, Int32s, Shift, Step, inlined, kernel
 from tflm.compiler.processor import Profile
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import reduced_significand
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.fully_connected import OpDataBatchMatmul, matrices

@@ -12,9 +12,9 @@ import numpy as np
 from tflm.compiler.intrinsics import float32_from
 from tflm.compiler.language import DONE, REFUSED, Float32s, Float64s, Int32s, Step, UInt8s, inlined, kernel
 from tflm.compiler.processor import Profile
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.casts import as_float32, as_float64
 from tflm.delegates.compiled.signal import clear_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.custom import BOX, DetectionParameters
 

@@ -27,6 +27,7 @@ from tflm.compiler.language import (
 )
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled import arithmetic, quotients
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float64, as_int32, as_uint64
 from tflm.delegates.compiled.fixed_point import (
@@ -39,7 +40,6 @@ from tflm.delegates.compiled.fixed_point import (
     wrapped,
 )
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.activations import Prelu
 from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, QuantizedSum, Quotient, SquaredDifference, Sum

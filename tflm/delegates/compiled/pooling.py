@@ -11,9 +11,9 @@ import numpy.typing as npt
 from tflm.compiler.intrinsics import elements_from, float32_from
 from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.pooling import OpDataPooling

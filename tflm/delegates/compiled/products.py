@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, kernel
 from tflm.compiler.processor import Profile, processor
-from tflm.delegates.compiled.bands import bands_of, together
+from tflm.delegates.compiled.bands import bands_of, together, work_array
 from tflm.delegates.compiled.images import Image, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
@@ -25,7 +25,6 @@ from tflm.delegates.compiled.plain_products import (
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
 from tflm.delegates.compiled.vector_products import dot_products, has_few_channels, vector_product
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv

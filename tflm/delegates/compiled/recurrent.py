@@ -24,6 +24,7 @@ from tflm.compiler.language import (
     kernel,
 )
 from tflm.compiler.processor import Profile
+from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_of, scaled
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid, sigmoid_of_steps, tanh_of_steps
@@ -47,7 +48,6 @@ from tflm.delegates.compiled.requantization import (
     stepwise_requantizer,
 )
 from tflm.delegates.compiled.svdf_tiles import bind_tiles
-from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis
