@@ -356,7 +356,7 @@ def compare(
         if None not in wrong:
             break
     ticks = np.array([table["ticks"] for table in tables], np.uint32)
-    compared = int(np.count_nonzero((ticks != NEVER).any(axis=0))) if len(ticks) else 0
+    compared = int(np.count_nonzero((ticks != NEVER).all(axis=0))) if len(ticks) else 0
     if None in wrong:
         known = tuple(f"{each.operator} {each.operator_index}: {each.happens}" for each in findings if each.shown)
         status, known = (Status.EQUAL, ()) if wrong[0] is None else (Status.DOCUMENTED, known)

@@ -1,0 +1,240 @@
+"""Pieces of devices on a wire: limits of time, ports that cannot be opened, and what a verdict counts and knows."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated_device import LossyLink, SimulatedDevice
+from test_device import STEPS, Silent, model_with_state
+
+import tflm
+from tflm.device import Device
+from tflm.device.device import NEVER
+from tflm.device.session import READ_SECONDS, Kind, Session
+from tflm.device.transports import wire_to
+from tflm.device.verdict import FLOAT_ERROR, Status, compare, first_difference, made_by
+from tflm.libraries import library_for
+from tflm.libraries.kernel_library import REFERENCE
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema import (
+    ActivationFunctionType,
+    BuiltinOperator,
+    FullyConnectedOptions,
+    IfOptions,
+    ModelBuilder,
+    SubgraphBuilder,
+    TensorType,
+    TransposeConvOptions,
+    quantized,
+)
+
+# --- Time and ports --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [0.04, 0.25, 0.3, 1.0, 7.7])
+def test_a_request_ends_at_its_limit_and_no_read_waits_longer(limit: float) -> None:
+    class Timed(Silent):
+        longest = 0.0
+
+        def read(self, seconds: float) -> bytes:
+            self.longest = max(self.longest, seconds)
+            return super().read(seconds)
+
+    wire = Timed()
+    session = Session(wire)
+    session.open()
+    wire.seconds = 0.0
+    with pytest.raises(tflm.DeviceError, match=f"within {limit:g} s; nothing came"):
+        session.request(Kind.RESET, limit=limit)
+    assert wire.seconds == pytest.approx(limit)
+    assert 0 < wire.longest <= READ_SECONDS
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32"])
+@pytest.mark.parametrize("ports", [[], ["COM9"], ["/dev/ttyB", "/dev/ttyA"]])
+@pytest.mark.parametrize("error", ["[Errno 13] Permission denied", "no such port"])
+def test_a_port_that_cannot_be_opened_is_named_with_the_others(
+    monkeypatch: pytest.MonkeyPatch, platform: str, ports: list[str], error: str
+) -> None:
+    serial = pytest.importorskip("serial", reason="needs the extra `device`")
+    list_ports = pytest.importorskip("serial.tools.list_ports", reason="needs the extra `device`")
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(list_ports, "comports", lambda: [SimpleNamespace(device=n, description=None) for n in ports])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error)
+
+    monkeypatch.setattr(serial, "Serial", refuse)
+    with pytest.raises(tflm.DeviceError) as raised:
+        wire_to("/dev/ttyX")
+    group = "; add yourself to the group dialout" if "denied" in error and platform == "linux" else ""
+    known = ", ".join(sorted(ports)) or "none"
+    assert str(raised.value) == f"/dev/ttyX: {error}{group}; ports of this machine: {known}"
+
+
+# --- Verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_floats_differ_from_the_error_on_and_integers_by_one() -> None:
+    """The error is relative to 1 + the magnitude."""
+    for value in (0.0, 1.0, -3.0, 100.0):
+        error = FLOAT_ERROR * (1 + abs(value))
+        expected = np.array([[0.5, value]])
+        for factor, place in ((0.99, None), (1.01, 1)):
+            for sign in (-1, 1):
+                assert first_difference(expected, expected + np.array([0, sign * factor * error])) == place
+    nan, infinite = np.array([np.nan, 1.0]), np.array([np.inf, 1.0])
+    assert (first_difference(nan, nan), first_difference(infinite, infinite)) == (None, None)
+    assert (first_difference(nan, infinite), first_difference(infinite, -infinite)) == (0, 0)
+    numbers = np.arange(6, dtype=np.int16).reshape(2, 3) * 5000
+    for place in range(6):
+        changed = numbers.copy()
+        changed.reshape(-1)[place:] += 1
+        assert first_difference(numbers, changed) == place
+    assert first_difference(numbers, numbers) is None
+
+
+def test_of_several_reads_of_a_tensor_the_first_after_an_operator_counts() -> None:
+    read = {(0, 7): b"before 0", (1, 7): b"after 0", (3, 7): b"after 1", (2, 8): b"before 1", (5, 9): b"after 2"}
+    for order in (read, dict(reversed(read.items()))):
+        assert made_by(order) == {7: b"after 0", 9: b"after 2"}
+
+
+class Forgetful(SimulatedDevice):
+    """A device that observes some operators in some invokes only.
+
+    Args:
+        unseen: the invokes that do not observe an operator, by the operator's index.
+    """
+
+    def __init__(self, model: tflm.Model, unseen: dict[int, list[int]]):
+        self.unseen = unseen
+        super().__init__(model)
+
+    def end_event(self, event_handle: int) -> None:
+        """As if the operator had not run."""
+        super().end_event(event_handle)
+        if self.invokes in self.unseen.get(event_handle, ()):
+            self.table[event_handle] = (NEVER, 0)
+
+
+@pytest.mark.parametrize(("unseen", "compared"), [({}, 3), ({1: [0, 1, 2]}, 2), ({1: [1]}, 2), ({0: [2], 2: [0]}, 1)])
+def test_operators_are_compared_that_every_invoke_observes(unseen: dict[int, list[int]], compared: int) -> None:
+    """Operators that run as a part of others have no output of their own."""
+    simulated = Forgetful(model_with_state(), unseen)
+    with Device(lambda: LossyLink(simulated), model_with_state()) as device:
+        verdict = compare(device, STEPS, target=tflm.targets.HOST, kernels=REFERENCE)
+    assert (verdict.status, verdict.compared) == (Status.EQUAL, compared)
+    for operator, invokes in unseen.items():
+        assert [i for i, ticks in enumerate(verdict.ticks[:, operator].tolist()) if ticks == NEVER] == invokes
+
+
+def convolution(main: SubgraphBuilder, x: int) -> int:
+    """A TRANSPOSE_CONV whose activation CMSIS-NN leaves out."""
+    y = main.tensor("y", (1, 2, 2, 1), TensorType.INT8, quantized(0.5))
+    shape = main.constant("shape", np.array([1, 2, 2, 1], np.int32))
+    weights = main.constant("w", np.ones((1, 1, 1, 1), np.int8), quantized([1.0]))
+    relu = TransposeConvOptions(stride_w=1, stride_h=1, fused_activation_function=ActivationFunctionType.RELU)
+    main.operator(BuiltinOperator.TRANSPOSE_CONV, [shape, weights, x], [y], relu, version=3)
+    return y
+
+
+def test_what_is_known_of_an_operator_is_that_of_the_same_operator() -> None:
+    """Not of the operator with its number in another subgraph, nor of the next one."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    condition = main.input("condition", (1,), TensorType.BOOL)
+    x, a, z = (
+        make(name, (1, 2, 2, 1), TensorType.INT8, quantized(0.5))
+        for make, name in ((main.input, "x"), (main.tensor, "a"), (main.tensor, "z"))
+    )
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    y = convolution(main, a)
+    options = IfOptions(then_subgraph_index=1, else_subgraph_index=1)
+    main.operator(BuiltinOperator.IF, [condition, y], [z], options)
+    main.output(z)
+    branch = builder.subgraph("branch")
+    branch.output(convolution(branch, branch.input("x", (1, 2, 2, 1), TensorType.INT8, quantized(0.5))))
+    model, target = tflm.Model(builder.build()), tflm.targets.by_name("cortex-m4")
+    steps = [[np.array([True]), np.arange(4, dtype=np.int8).reshape(1, 2, 2, 1)]]
+    for operator, is_known in ((0, False), (1, True)):
+
+        def fault(index: int, output: Any, wrong: int = operator) -> None:
+            if index == wrong:
+                output[0, 1, 0, 0] ^= 8
+
+        with Device(lambda fault=fault: LossyLink(SimulatedDevice(model, fault)), model) as device:
+            wrong = compare(device, steps, target=target, kernels=library_for("cmsis-nn", target, None)).wrong
+        assert wrong is not None
+        assert wrong.operator_index == operator
+        assert bool(wrong.known) == is_known
+
+
+def model_with_known_differences() -> tflm.Model:
+    """A TRANSPOSE_CONV of which CMSIS-NN's results are known, and a layer of int16 of which they are not."""
+    main = ModelBuilder().subgraph()
+    x = main.input("x", (1, 2, 2, 1), TensorType.INT8, quantized(0.5))
+    z = main.tensor("z", (1, 2, 2, 1), TensorType.INT8, quantized(0.5))
+    main.operator(BuiltinOperator.ABS, [convolution(main, x)], [z])
+    wide, y = (
+        make(name, (1, 2), TensorType.INT16, quantized(0.5))
+        for make, name in ((main.input, "wide"), (main.tensor, "wide_y"))
+    )
+    weights = main.constant("w", np.eye(2, dtype=np.int8), quantized(1.0))
+    options = FullyConnectedOptions(quantized_bias_type=TensorType.INT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [wide, weights, -1], [y], options)
+    main.output(z, y)
+    return tflm.Model(main.builder.build())
+
+
+class WithKernels(SimulatedDevice):
+    """A device with the kernels of a library.
+
+    Args:
+        settings: the target and the kernels.
+        wrong: the invoke in which the last operator is wrong.
+    """
+
+    def __init__(self, model: tflm.Model, settings: dict[str, Any], wrong: int | None):
+        self.settings = settings
+        super().__init__(
+            model, lambda index, output: self.spoil(output) if (index, self.invokes) == (2, wrong) else None
+        )
+
+    def spoil(self, output: Any) -> None:
+        """Change an element."""
+        output[0, 1] ^= 1
+
+    def begin(self) -> None:
+        """A new interpreter."""
+        super().begin()
+        self.interpreter = ready_interpreter(
+            self.model, delegates=[], preserve_all_tensors=True, profiler=self, **self.settings
+        )
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+@pytest.mark.parametrize("wrong", [None, 0, 1])
+def test_what_a_library_is_known_to_do_is_documented(is_library: bool, wrong: int | None) -> None:
+    """The operator is named that differs from both: from the results of TFLM and from those of the library."""
+    model, target = model_with_known_differences(), tflm.targets.by_name("cortex-m4")
+    library = library_for("cmsis-nn", target, None)
+    settings = {"target": target, "kernels": library} if is_library else {}
+    values = np.array([-9, 20, -30, 5], np.int8).reshape(1, 2, 2, 1)
+    steps = [[values, np.array([[300 + i, -7]], np.int16)] for i in range(3)]
+    with Device(lambda: LossyLink(WithKernels(model, settings, wrong)), model) as device:
+        verdict = compare(device, steps, target=target, kernels=library)
+    if wrong is None:
+        assert verdict.status is (Status.DOCUMENTED if is_library else Status.EQUAL)
+        assert [text.split(":")[0] for text in verdict.documented] == ["TRANSPOSE_CONV 0"] * is_library
+        assert verdict.invokes == 3
+    else:
+        assert verdict.status is Status.WRONG
+        assert verdict.wrong is not None
+        if is_library:
+            assert (verdict.wrong.invoke, verdict.wrong.operator) == (wrong, "FULLY_CONNECTED")
+        assert verdict.documented == ()
