@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from image_graphs import Images
 from models import INT8, Arrays
 from test_row_rules import OWN, SHARED, answers, graphs, time_tracks
-from test_streaming import model_of_two_windows, temporal_network, windows
+from test_streaming import model_of_two_windows, reshaped, temporal_network, windows
 
 import tflm
 from tflm.graph import Graph
-from tflm.rewriting.streaming.causal import candidates, minimum_hop, tracks_of
+from tflm.rewriting.streaming.causal import candidates, causal_form, minimum_hop, tracks_of
 from tflm.rewriting.streaming.kept_rows import TimedTensor, Timeline, _divided, runs, timeline
 from tflm.rewriting.streaming.time_rules import Track, moved, time_rule
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema import ModelBuilder, Padding
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding
 
 # --- Rows that are kept ----------------------------------------------------------------------------------------------
 
@@ -236,10 +236,74 @@ def test_frames_are_looked_for_along_each_dimension_of_several_elements() -> Non
     (x,) = graph.inputs
     assert candidates(graph, x, None) == [Track(1, 1, 20), Track(3, 1, 4)]
     assert [candidates(graph, x, axis) for axis in (1, -3, 0)] == [[Track(1, 1, 20)], [Track(1, 1, 20)], []]
+    images = Images(ModelBuilder().subgraph(), (1, 80))
+    images.main.output(reshaped(images, images.last, (1, 20, 4)))
+    graph = Graph(tflm.Model(images.main.builder.build()))
+    elements, frames = Track(1, 1, 80), Track(1, 4, 20)
+    for axis, wanted in ((None, [elements, frames]), (0, []), (1, [elements, frames])):
+        assert set(candidates(graph, graph.inputs[0], axis)) == set(wanted)
     main = ModelBuilder().subgraph()
     pair = main.input("pair", (2, 1), INT8)
     main.output(pair)
     assert candidates(Graph(tflm.Model(main.builder.build())), pair, None) == [Track(0, 1, 2)]
+
+
+# --- The causal form -------------------------------------------------------------------------------------------------
+
+LAYERS = "convolution", "depthwise", "maximum", "mean"
+
+
+def padded_layers(frames: int, width: int, layers: Sequence[tuple[str, int]]) -> tflm.Model:
+    """Layers that pad time, and features if there are several."""
+    images = Images(ModelBuilder().subgraph(), (1, frames, width, 2))
+    for kind, taps in layers:
+        extent, x = (taps, min(3, width)), images.last
+        if kind in ("convolution", "depthwise"):
+            images.convolution(x, 2 * (kind == "convolution"), extent)
+        else:
+            code = BuiltinOperator.MAX_POOL_2D if kind == "maximum" else BuiltinOperator.AVERAGE_POOL_2D
+            images.pool(x, code, extent, (1, 1), Padding.SAME)
+    images.main.output(images.last)
+    return tflm.Model(images.main.builder.build())
+
+
+def answer_of(model: tflm.Model, window: Any) -> Any:
+    interpreter = ready_interpreter(model, delegates=())
+    interpreter.input(0).data[...] = window
+    interpreter.invoke()
+    return np.array(interpreter.output(0).data)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [("maximum", 3)],
+        [("convolution", 4)],
+        [("mean", 3)],
+        [("depthwise", 2), ("maximum", 4)],
+        [("convolution", 3), ("depthwise", 5), ("mean", 2)],
+    ],
+)
+def test_rows_of_the_causal_form_are_those_inside_of_a_longer_recording(
+    layers: list[tuple[str, int]], width: int
+) -> None:
+    """There, no layer sees an end of the recording. The last row looks at the last frame."""
+    model, track = padded_layers(10, width, layers), Track(1, 1, 10)
+    if width > 1 and layers[-1][0] == "mean":
+        with pytest.raises(
+            tflm.StreamError, match=rf"operator {len(layers) - 1} \(AVERAGE_POOL_2D\) leaves out padding"
+        ):
+            causal_form(model, 0, track)
+        return
+    causal, earlier = causal_form(model, 0, track)
+    assert earlier == sum(taps - 1 for _, taps in layers)
+    recording = np.random.default_rng(0).integers(-128, -90, (1, 50, width, 2)).astype(np.int8)
+    whole = answer_of(padded_layers(50, width, layers), recording)
+    begin = 15
+    found = answer_of(causal, recording[:, begin : begin + earlier + 10])
+    behind = sum((taps - 1) // 2 for _, taps in layers)
+    np.testing.assert_array_equal(found, whole[:, begin + behind : begin + behind + 10])
 
 
 # --- The result ------------------------------------------------------------------------------------------------------
