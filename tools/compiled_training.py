@@ -308,7 +308,7 @@ def _changed(layer: Layer) -> int:
 
 FLOATS_AND_INTEGERS = TensorType.FLOAT32, TensorType.INT8, TensorType.INT16
 REDUCED_ROWS = {
-    **dict.fromkeys(("MEAN", "AVERAGE_POOL_2D", "MAX_POOL_2D"), FLOATS_AND_INTEGERS),
+    **dict.fromkeys(("MEAN", "SUM", "AVERAGE_POOL_2D", "MAX_POOL_2D"), FLOATS_AND_INTEGERS),
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), FLOATS_AND_INTEGERS[:2]),
 }
 """Operators that combine rows with totals, with their types."""
@@ -336,6 +336,7 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("TRANSPOSE", TensorType.FLOAT32, _transpose, FEW),
     ("MEAN", TensorType.INT8, _reduction, FEW),
     ("MEAN", TensorType.FLOAT32, _reduction, FEW),
+    ("SUM", TensorType.INT8, _reduction, FEW),
     ("SUM", TensorType.INT16, _reduction, FEW),
     ("REDUCE_MAX", TensorType.INT8, _reduction, FEW),
     ("LEAKY_RELU", TensorType.INT8, _changed, FEW),
