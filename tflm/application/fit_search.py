@@ -171,7 +171,7 @@ class FitSearch:
         """The first candidate that fits the chip's RAM, else the first whose head does, else the first that fits;
         otherwise the smallest of those that may fit.
 
-        The streaming form comes before others that fit likewise.
+        The streaming form is preferred to others that fit as well.
         """
         fitting = [c for c in self.candidates if c.found.fits]
         if fitting:

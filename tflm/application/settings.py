@@ -40,7 +40,7 @@ class Settings:
     budgets: Mapping[str, str] = field(default_factory=dict)
 
     def budget_of(self, model: Path) -> int | None:
-        """The budget of a model's arena in bytes, of the first pattern that matches; None without one."""
+        """The budget of a model's arena in bytes, from the first pattern that matches; None if no pattern does."""
         assert self.path is not None or not self.budgets
         names = [model.name, _from(self.path, model)] if self.path is not None else []
         return next(

@@ -1,7 +1,7 @@
 """Load object files without LLVM, whose library takes longer to load than all kernels of a model.
 
-It reads ELF for x86-64 as LLVM writes it for its large code model: every address is a relocation of 64 bits, and there
-is no data that can be written. It rejects everything else, which `llvm_linker` loads.
+It reads ELF for x86-64 as LLVM writes it for its large code model: every address is a 64-bit relocation, and there
+is no writable data. It rejects everything else, which `llvm_linker` loads.
 """
 
 from __future__ import annotations

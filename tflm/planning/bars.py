@@ -133,7 +133,7 @@ def _pieces_of(part: BodyMember, body: Integers, pieces: Integers) -> npt.NDArra
 
 
 def bars_of(sizes: Sequence[int], pairs: Sequence[Pairs]) -> Bars:
-    """The bars of bodies of these sizes, sorted by body; those that meet are one."""
+    """Return the bars of bodies of these sizes, sorted by body; bars that touch are merged."""
     body, other, low, high = (np.concatenate(columns) for columns in zip(*pairs))
     order = np.lexsort((low, other, body))
     body, other, low, high = body[order], other[order], low[order], high[order]

@@ -85,7 +85,7 @@ def _write_target(builder: Any, wire: Wire, value: Any) -> int | None:
         return int(builder.CreateByteVector(data))
     if isinstance(wire, ScalarVector):
         packed = struct.pack(f"<{len(value)}{wire.code}", *value)
-        # Some machines of 32 bits, and numpy there, align what has 64 bits to 4 bytes only.
+        # Some 32-bit machines, and numpy on them, align 64-bit values to only 4 bytes.
         builder.Prep(max(wire.align, struct.calcsize(f"<{wire.code}")), len(packed))
         return int(builder.CreateNumpyVector(np.frombuffer(packed, "<" + wire.code)))
     if isinstance(wire, TableVector):

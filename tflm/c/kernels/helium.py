@@ -179,8 +179,8 @@ def _four_outputs(functions: Functions, table: str, limits: tuple[str, str]) -> 
     it.
 
     Args:
-        table: register with the address of the channels' constants, which is moved behind them.
-        limits: places of the least and the largest output on the stack.
+        table: register with the address of the channels' constants, which is advanced past them.
+        limits: offsets of the lowest and the highest output on the stack.
     """
     shift, is_corrected = shift_of(functions, ("clipped", "limits"))
     if shift is None:
@@ -209,7 +209,7 @@ def multiply_vector(functions: Functions) -> str | None:
         f"    push {{r4-r11, lr}}\n    vpush {{d8-d15}}\n    sub sp, #32\n    str r0, {x}\n    strd r2, r3, {table}\n"
         f"    ldrd r4, r3, {depth}\n    str r3, {left}\n    and r5, r4, #{LANES - 1}\n    lsrs r6, r4, #4\n"
         f"    strd r5, r6, {rest}\n    ldrd r4, r7, {x_sum}\n    muls r7, r4, r7\n"
-        # Of what is not a multiple of 16, weights keep the 128 that were added.
+        # Weights beyond the last multiple of 16 keep the 128 that was added to them.
         f"    add r2, r0, r6, lsl #4\n    movs r8, #0\n    wlstp.8 lr, r5, 2f\n1:  vldrb.8 q0, [r2], #{LANES}\n"
         f"    vaddva.s8 r8, q0\n    letp lr, 1b\n2:  add r8, r7, r8, lsl #7\n    strd r8, r7, {lower}\n"
         f"    adr r3, 9f\n    vldrb.u8 q7, [r3]\n    vmov.i8 q6, #0x80\n"

@@ -466,7 +466,7 @@ def complete_gains(gains: Values) -> npt.NDArray[np.int32]:
 
 
 def largest_estimate(size: int) -> int:
-    """The largest noise estimate for which a table of `size` gains has one."""
+    """The largest noise estimate that a table of `size` gains covers."""
     return min(size - 1, 2) if size < 5 else (1 << min((size + 3) // 4, 32)) - 1
 
 
