@@ -136,7 +136,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     elementwise.compare_quantized: _functions("LESS EQUAL"),
     elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
-    elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
+    **{key: [*map(_same("x1", "x2", "y"), ("int8", "float32"))] for key in (elementwise.select, elementwise.blend)},
     fourier.rfft: _transforms(order=fourier.ORDERS, odd=fourier.ODD_STAGES),
     fourier.irfft: _transforms("divided", odd=fourier.ODD_STAGES),
     gathering.interpolate: [

@@ -161,7 +161,7 @@ def bind(node: Node, part: Part | None = None) -> Sequence[StepOrLoop] | None:
             return bind_whole(operands) if all(steps) or not is_linear else None
         if node.operator == "SELECT_V2":
             if all(steps):
-                return [elementwise.step_of_select(node, *operands)]
+                return [elementwise.step_of_select(elementwise.select, *operands)]
             named = dict(zip(("condition", "x1", "x2", "step", "step1", "step2"), (*inputs, *steps)))
             return [select_of_steps.step(**named, y=y, count=y.size)]
         if all(steps):

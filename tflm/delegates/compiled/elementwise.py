@@ -20,6 +20,7 @@ from tflm.compiler.language import (
     Int8s,
     Int32s,
     Int64s,
+    Kernel,
     Step,
     UInt8s,
     inlined,
@@ -142,6 +143,15 @@ def select(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: in
     return DONE
 
 
+@kernel
+def blend(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: int) -> int:
+    """Do the same, and read both elements, which vectors can."""
+    for i in range(count):
+        chosen, other = x1[i], x2[i]
+        y[i] = chosen if condition[i] else other
+    return DONE
+
+
 # --- Quantized ---------------------------------------------------------------------------------------------------
 
 
@@ -234,8 +244,9 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     copies, operands = spread
     if node.operator == "ADD_N":
         return [*copies, *_steps_of_sum(node, *operands)]
-    step: Callable[..., Step] = step_of_select if node.operator == "SELECT_V2" else step_of_pairs
-    return [*copies, step(node, *operands)]
+    if node.operator == "SELECT_V2":
+        return [*copies, step_of_select(blend if profile.has_tiles else select, *operands)]
+    return [*copies, step_of_pairs(node, *operands)]
 
 
 def _spread(
@@ -312,10 +323,10 @@ def _steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
     return [*(copy_steps([(total, inputs[0])]) or []), *add, *(copy_steps([(y, total)]) or [])]
 
 
-def step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
-    """The step of SELECT_V2, all arrays flat and of one size."""
+def step_of_select(kernel: Kernel, *operands: npt.NDArray[Any]) -> Step:
+    """The step of SELECT_V2 with a kernel, all arrays flat and of one size."""
     condition, x1, x2, y = operands
-    return select.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
+    return kernel.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
 
 
 def _numbers(*numbers: Addend | QuantizedNumber) -> dict[str, int | Multiplier]:
