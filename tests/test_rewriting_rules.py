@@ -1,0 +1,354 @@
+"""Rules of rewriting, each on its own: operators in other layouts, limits of what is merged, what a check compares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import run
+from hypothesis import given
+from image_graphs import Images
+from leftover_graphs import Leftovers, leftover_graph
+from models import FLOAT32, INT8, Arrays
+from sampling import drawn
+from test_folding import CHANNELS, LAST, assert_same_bits, channels_first, layer_and, names_of
+
+import tflm
+from tflm.graph import Graph
+from tflm.planning.improved_model import SeparateMemories
+from tflm.rewriting.cleanup import inverse, transposed
+from tflm.rewriting.fold import fold_pads_explicitly
+from tflm.rewriting.layouts import RULES, flipped, run_in
+from tflm.rewriting.tiled_model import shown
+from tflm.rewriting.transposes import peak_bytes
+from tflm.rewriting.verification import random_inputs, verified
+from tflm.schema import (
+    BuiltinOperator,
+    ConcatenationOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    MulOptions,
+    Padding,
+    ReshapeOptions,
+    TensorType,
+    quantized,
+)
+
+# --- Layouts ---------------------------------------------------------------------------------------------------------
+
+ELEMENT_WISE = "ADD", "MAXIMUM", "MUL", "PRELU", "RELU", "SQUARED_DIFFERENCE"
+LAID_OUT = *ELEMENT_WISE, "CONCATENATION", *sorted(code.name for code in RULES)
+"""Operators that run on transposed tensors, and some of those that are element-wise."""
+
+
+def in_other_layout(
+    model: bytes, tensor: int, order: tuple[int, ...]
+) -> tuple[bytes, dict[int, tuple[int, ...]]] | None:
+    """The model with its operator on transposed tensors, and their orders; None if there is no rule."""
+    graph = Graph(tflm.Model(model))
+    (operator,) = graph.operators
+    found = flipped(graph, operator, tensor, order)
+    if found is None:
+        return None
+    names = {
+        t: graph.add_tensor(t, "turned", transposed(graph.shape(t), inverse(by))) for t, by in found.orders.items()
+    }
+    graph.operators = [run_in(graph, operator, found.change, names)]
+    ends = ([names.get(t, t) for t in tensors] for tensors in (graph.inputs, graph.outputs))
+    graph.set_ends(*ends)
+    return graph.build(), found.orders
+
+
+def turned(tensors: Sequence[int], values: Arrays, orders: dict[int, tuple[int, ...]]) -> Arrays:
+    return [each.transpose(inverse(orders[t])) if t in orders else each for t, each in zip(tensors, values)]
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_operators_in_another_layout_compute_the_same_elements(name: str) -> None:
+    tried = False
+    for model, (inputs, *_) in drawn(name, 24 if name in ("PAD", "PADV2", "SLICE") else 10):
+        graph = Graph(tflm.Model(model))
+        if len(graph.operators) != 1 or not inputs:
+            continue
+        try:
+            (whole,) = run(model, [inputs], delegates=())
+        except tflm.TflmError:
+            continue
+        for tensor in {*graph.inputs, *graph.outputs}:
+            for order in itertools.islice(itertools.permutations(range(len(graph.shape(tensor)))), 1, 9):
+                made = in_other_layout(model, tensor, order)
+                if made is not None:
+                    (found,) = run(made[0], [turned(graph.inputs, inputs, made[1])], delegates=())
+                    assert_same_bits([found], [turned(graph.outputs, whole, made[1])])
+                    tried = True
+    assert tried
+
+
+@given(leftover_graph())
+def test_the_peak_is_the_most_that_is_alive_while_an_operator_runs(model: bytes) -> None:
+    graph = Graph(tflm.Model(model))
+    operators = graph.operators
+    peaks = []
+    for now in range(len(operators) + 1):
+        written = {t for op in operators[: now + 1] for t in op.outputs or ()} | {*graph.inputs}
+        later = {t for op in operators[now:] for t in op.inputs or ()} | {*graph.outputs}
+        here = {*(operators[now].outputs or ())} if now < len(operators) else set()
+        begin = {*graph.inputs} if now == 0 else set()
+        alive = (written & later) | here | begin
+        peaks.append(sum(-(-graph.tensor_bytes(t) // 16) * 16 for t in alive))
+    assert peak_bytes(graph) == max(peaks)
+
+
+# --- What is merged --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_chains_of_up_to_three_operators_that_return_their_input_are_removed(length: int) -> None:
+    """RELU6 of floats in between keeps every value of this input's type."""
+    main = ModelBuilder().subgraph()
+    x = main.input("x", (6,), INT8, quantized(1 / 64, -128))
+    real = [main.tensor(f"real{i}", (6,), FLOAT32) for i in range(length - 1)]
+    y, z = (main.tensor(name, (6,), INT8, quantized(1 / 64, -128)) for name in "yz")
+    main.operator(BuiltinOperator.DEQUANTIZE, [x], real[:1])
+    for one, other in itertools.pairwise(real):
+        main.operator(BuiltinOperator.RELU6, [one], [other])
+    main.operator(BuiltinOperator.QUANTIZE, real[-1:], [y])
+    main.operator(BuiltinOperator.TANH, [y], [z])
+    main.output(z)
+    names = names_of(tflm.fold(tflm.Model(main.builder.build())))
+    assert (names == ["TANH"]) == (length <= 3)
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize("is_column", [False, True])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_pads_are_explicit_unless_a_window_would_read_padding_alone(
+    stride: int, dilation: int, is_column: bool, is_behind: bool
+) -> None:
+    size, extent = 6, 2 * dilation + 1
+    for pad in range(1, extent + 4):
+        border = (0, pad) if is_behind else (pad, 0)
+        images = Images(ModelBuilder().subgraph(), (1, 6, 6, 2))
+        sides = [(0, 0), border] if is_column else [border, (0, 0)]
+        x = images.pad(images.last, *sides)
+        images.main.output(images.convolution(x, 2, (3, 3), (stride,) * 2, (dilation,) * 2, Padding.VALID))
+        count = (size + pad - extent) // stride + 1
+        taps = ([row * stride - border[0] + tap * dilation for tap in range(3)] for row in range(count))
+        always_reads = all(any(0 <= place < size for place in each) for each in taps)
+        assert fold_pads_explicitly(Graph(tflm.Model(images.main.builder.build()))) == always_reads
+
+
+def dense_with_constant(constant: Any, type: TensorType, output: tuple[int, ...], is_shared: bool = False) -> bytes:
+    """A layer of four channels over four rows, then ADD of floats or MUL of integers."""
+    is_float = type == FLOAT32
+    main, parameters = ModelBuilder().subgraph(), None if is_float else quantized(0.25)
+    x = main.input("x", (4, 4), type, parameters)
+    w = main.constant("w", np.eye(4, dtype=np.float32 if is_float else np.int8), None if is_float else quantized(0.5))
+    t, y = (
+        main.tensor("t", (4, 4), type, parameters),
+        main.tensor("y", output, type, None if is_float else quantized(0.5)),
+    )
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [t], FullyConnectedOptions())
+    c = main.constant(
+        "c", np.asarray(constant, np.float32 if is_float else np.int8), None if is_float else quantized(0.5)
+    )
+    code, options = (BuiltinOperator.ADD, tflm.schema.AddOptions()) if is_float else (BuiltinOperator.MUL, MulOptions())
+    main.operator(code, [t, c], [y], options)
+    main.output(y)
+    if is_shared:
+        other = main.tensor("other", (4, 4), type, parameters)
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [other], FullyConnectedOptions())
+        main.output(other)
+    return main.builder.build()
+
+
+@pytest.mark.parametrize(
+    ("type", "shape", "output", "is_shared", "merges"),
+    [
+        (FLOAT32, (4,), (4, 4), False, True),
+        (FLOAT32, (1, 4), (4, 4), False, True),
+        (FLOAT32, (1, 1), (4, 4), False, True),
+        (FLOAT32, (4, 1), (4, 4), False, False),
+        (FLOAT32, (4, 4), (4, 4), False, False),
+        (FLOAT32, (1, 1, 4), (1, 4, 4), False, False),
+        (FLOAT32, (4,), (4, 4), True, False),
+        (INT8, (1,), (4, 4), False, True),
+        (INT8, (4, 1), (4, 4), False, True),
+        (INT8, (1, 1, 1), (1, 4, 4), False, False),
+        (INT8, (1,), (4, 4), True, False),
+    ],
+)
+def test_a_constant_is_merged_into_a_layer_of_its_own_that_it_broadcasts_to(
+    type: TensorType, shape: tuple[int, ...], output: tuple[int, ...], is_shared: bool, merges: bool
+) -> None:
+    constant = np.arange(1, 1 + np.prod(shape)).reshape(shape) if type == FLOAT32 else np.full(shape, 4)
+    model = dense_with_constant(constant, type, output, is_shared)
+    folded = tflm.fold(tflm.Model(model))
+    assert (len(names_of(folded)) < len(names_of(model))) == merges
+    inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
+    assert_same_bits(run(folded, inputs), run(model, inputs))
+
+
+@pytest.mark.parametrize("operator", [BuiltinOperator.ADD, BuiltinOperator.SUB])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_constant_on_either_side_of_a_sum_is_merged_and_before_a_difference_stays(
+    operator: BuiltinOperator, is_first: bool
+) -> None:
+    model = layer_and(BuiltinOperator.FULLY_CONNECTED, FLOAT32, operator, CHANNELS)
+    graph = Graph(tflm.Model(model))
+    if is_first:
+        last = graph.operators[-1]
+        graph.operators[-1] = graph.like(last, (last.inputs or ())[::-1], last.outputs or ())
+    model = graph.build()
+    merges = not is_first or operator is BuiltinOperator.ADD
+    folded = tflm.fold(tflm.Model(model))
+    assert (len(names_of(folded)) == 1) == merges
+    inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
+    assert_same_bits(run(folded, inputs), run(model, inputs))
+
+
+@pytest.mark.parametrize("operator", [BuiltinOperator.ADD, BuiltinOperator.SUB, BuiltinOperator.MUL])
+@pytest.mark.parametrize("type", [FLOAT32, INT8])
+def test_a_merged_layer_has_the_activation_that_came_last(operator: BuiltinOperator, type: TensorType) -> None:
+    """Of floats that of the operator after it, which ADD has here; of integers that of the layer."""
+    constant = [1] if type == INT8 else CHANNELS
+    model = layer_and(BuiltinOperator.FULLY_CONNECTED, type, operator, constant, scale=0.5)
+    folded = tflm.fold(tflm.Model(model))
+    inputs = [random_inputs(tflm.Model(model), np.random.default_rng(i)) for i in range(3)]
+    assert_same_bits(run(folded, inputs), run(model, inputs))
+
+
+def test_a_transpose_whose_input_is_an_output_is_not_merged_into_the_reshape_before_it() -> None:
+    for is_output in (False, True):
+        graph = Leftovers((2, 8), FLOAT32)
+        x = graph.operator(
+            BuiltinOperator.RESHAPE, [graph.last, graph.numbers((2, 1, 1, 8))], (2, 1, 1, 8), ReshapeOptions()
+        )
+        y = graph.transpose(x, (0, 3, 1, 2))
+        model = graph.build([y, x] if is_output else [y])
+        folded = tflm.fold(tflm.Model(model))
+        assert_same_bits(*(run(each, [[np.arange(16, dtype=np.float32).reshape(2, 8)]]) for each in (folded, model)))
+        assert (names_of(folded) == ["RESHAPE"]) == (not is_output)
+
+
+# --- Checks of a rewritten model -------------------------------------------------------------------------------------
+
+
+def two_steps(first: BuiltinOperator, last: BuiltinOperator) -> tflm.Model:
+    main = ModelBuilder().subgraph()
+    x, a, y = (
+        make(name, (1, 900), FLOAT32) for make, name in ((main.input, "x"), (main.tensor, "a"), (main.tensor, "y"))
+    )
+    main.operator(first, [x], [a])
+    main.operator(last, [a], [y])
+    main.output(y)
+    return tflm.Model(main.builder.build())
+
+
+ABS, RELU, NEG = BuiltinOperator.ABS, BuiltinOperator.RELU, BuiltinOperator.NEG
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("after", "wrong"),
+    [
+        ((ABS, ABS), None),
+        ((ABS, NEG), "output, with random input 0"),
+        ((NEG, ABS), "output or end of a stage, with random input 0"),
+    ],
+)
+def test_outputs_and_ends_of_stages_are_compared(
+    after: tuple[BuiltinOperator, BuiltinOperator], wrong: str | None, count: int
+) -> None:
+    """ABS after ABS or after NEG returns the same, and what is between them differs."""
+    told: list[str] = []
+    original, rewritten = two_steps(ABS, ABS), two_steps(*after)
+
+    def check() -> Any:
+        return verified(original, original, rewritten, tflm.AllOpsResolver(), {1: 1}, count, told.append)
+
+    if wrong is None:
+        found = check()
+        assert (found.tags, found.inputs, found.stage_tensors) == (True, count, 1)
+    else:
+        with pytest.raises(tflm.RewriteError, match=f"{wrong}$"):
+            check()
+    assert told == [f"run {i} of {4 * count}" for i in range(1, 4 * count + 1)]
+
+
+# --- The search for a smaller arena ----------------------------------------------------------------------------------
+
+
+def joined(count: int) -> tflm.Model:
+    """Parts that lie in their CONCATENATION, if that is allowed."""
+    main = ModelBuilder().subgraph()
+    x = main.input("x", (1, 900), INT8, quantized(0.5))
+    parts = [main.tensor(f"part{i}", (1, 900), INT8, quantized(0.5)) for i in range(count)]
+    for part in parts:
+        main.operator(BuiltinOperator.RELU, [x], [part])
+    y = main.tensor("y", (1, 900 * count), INT8, quantized(0.5))
+    main.operator(BuiltinOperator.CONCATENATION, parts, [y], ConcatenationOptions(axis=1))
+    main.output(y)
+    return tflm.Model(main.builder.build())
+
+
+@pytest.mark.parametrize("alias", [True, False])
+def test_a_plan_alone_is_what_tile_returns_where_it_is_enough(alias: bool) -> None:
+    model = joined(4)
+    planned = {views: tflm.plan(model, views=views).minimum_arena_bytes for views in (True, False)}
+    assert planned[True] < planned[False]
+    found = tflm.tile(model, ram=planned[alias], alias=alias)
+    assert found.minimum_arena_bytes == planned[alias]
+    assert not found.stages
+
+
+def test_overlaps_are_for_the_plan_alone_as_well() -> None:
+    model = two_steps(RELU, ABS)
+    plain, overlapping = (tflm.plan(model, overlap=overlap).minimum_arena_bytes for overlap in (None, "reference"))
+    assert overlapping < plain
+    found = tflm.tile(model, ram=overlapping, overlap="reference")
+    assert (found.minimum_arena_bytes, found.stages) == (overlapping, ())
+
+
+def test_a_plan_of_the_original_does_not_count_for_its_bands() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 20, 20, 2))
+    images.convolution(images.convolution(images.last, 12), 2)
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    plain, planned = (
+        tflm.tile(each, max_extra_macs=0.5, verify=1) for each in (model, tflm.Model(tflm.plan(model).data))
+    )
+    assert plain.stages
+    assert planned.minimum_arena_bytes == plain.minimum_arena_bytes
+    smallest = tflm.tile(model, ram=1, max_extra_macs=0.5, verify=1)
+    assert smallest.minimum_arena_bytes == plain.minimum_arena_bytes
+
+
+def test_memories_of_head_and_tail_are_those_that_were_given() -> None:
+    found = tflm.tile(joined(3), head_ram=4000, tail_ram=9000)
+    assert isinstance(found.separate, SeparateMemories)
+    assert (found.separate.head_ram_bytes, found.separate.tail_ram_bytes) == (4000, 9000)
+
+
+@pytest.mark.parametrize(
+    ("model", "facts"),
+    [
+        (lambda: joined(4), {"checked"}),
+        (lambda: turned_image(), {"checked", "work", "rewritten"}),
+    ],
+)
+def test_the_report_tells_work_where_the_graph_has_changed(model: Callable[[], tflm.Model], facts: set[str]) -> None:
+    enough = tflm.plan(tflm.Model(tflm.fold(model()))).minimum_arena_bytes
+    tiled = tflm.tile(model(), ram=enough, verify=1)
+    assert (tiled.gains, tiled.stages) == (True, ())
+    assert {label for label, _ in shown(tiled).facts} == facts
+
+
+def turned_image() -> tflm.Model:
+    """An operator between two TRANSPOSEs."""
+    graph = Leftovers((1, 20, 20, 8), INT8)
+    graph.transpose(channels_first(graph, "unary"), LAST)
+    return tflm.Model(graph.build([graph.last]))
