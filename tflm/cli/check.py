@@ -8,7 +8,7 @@ from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.hand_over import fit_or_none, not_fitting
 from tflm.application.machine import MACHINE_FIGURES, MachineOptions
 from tflm.application.models import load_model, title_of
-from tflm.cli.output import answer, short
+from tflm.cli.output import answer
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.firmware.board_fit import Answer
 from tflm.firmware.board_report import findings_report
@@ -56,10 +56,7 @@ def check(
         report = replace(report, verdict=found.line)
     report.notes.extend([advice] if advice else [])
     report.notes.extend([NAMES_MOVED] if machine.kernels.release == WHEEL else [])
-    if is_short:
-        short(as_json, report.verdict)
-    else:
-        answer(as_json, figures, report)
+    answer(as_json, figures, report, is_short=is_short)
     stopping = sum(finding.stops for finding in findings)
     if stopping:
         problems = "1 problem" if stopping == 1 else f"{stopping} problems"

@@ -19,7 +19,7 @@ from tflm.atomic_write import write_files
 from tflm.c.compile import all_compiled_with, identifier_of
 from tflm.c.compile_report import compile_figures, compile_report
 from tflm.c.kernel_choice import CHOICES, GENERATED
-from tflm.cli.output import answer, wrote
+from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson, CompiledMemories, CompiledRam, argument, flag, option
 from tflm.errors import ArgumentError, CompileError, StreamError
 from tflm.schedule.plan import OPTIMIZATIONS
@@ -126,6 +126,4 @@ def compile(
         origin = shlex.join(["tflm", *sys.argv[1:]])
         files |= compiled_sources(Firmware(loaded[names[0]], names[0], machine, origin), one, serve=True)
     written = write_files(folder, files)
-    answer(as_json, compile_figures(paths, made), *(compile_report(model) for model in made.models))
-    if not as_json:
-        wrote(*written)
+    answer(as_json, compile_figures(paths, made), *map(compile_report, made.models), files=written)

@@ -16,7 +16,7 @@ from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed
-from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, option
 
 
@@ -68,9 +68,7 @@ def compress(
     change, cost = firmware_flash_change(loaded, found, machine), decoding(loaded, found, machine)
     report = compression_report(found, title_of(model), change, cost, is_limited=bool(ram or flash))
     where.add_to(report)
-    answer(as_json, compression_figures(model, found, change, cost, where), report)
-    if written is not None and not as_json:
-        wrote(written)
+    answer(as_json, compression_figures(model, found, change, cost, where), report, files=[written])
     if missed:
         kept = "" if output is None else f"; {output} is not written"
         raise CheckFailed(f"{model}: {'; '.join(missed)}{kept}")

@@ -23,7 +23,7 @@ from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.application.running import input_names
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import answer, print_json, progress, wrote
+from tflm.cli.output import answer, print_json, progress
 from tflm.cli.parameters import NAMED, AsJson, argument, option
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.device import connect
@@ -141,9 +141,7 @@ def device(
         if clock is None:
             raise OptionError("the clock is unknown; name it with --mhz, or the board with --board")
         write_atomically(output, calibration_of(run, clock).text().encode())
-    answer(as_json, {"model": path, **document_of(run, RUN_FIGURES)}, run_report(run))
-    if not as_json:
-        wrote(*(each for each in (save, output) if each is not None))
+    answer(as_json, {"model": path, **document_of(run, RUN_FIGURES)}, run_report(run), files=[save, output])
     if run.verdict.status is Status.WRONG:
         raise CheckFailed(verdict_line(run.verdict, run.machine))
     for line in overflow_lines(run):

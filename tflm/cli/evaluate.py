@@ -16,7 +16,7 @@ from tflm.application.evaluation_report import (
 )
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
-from tflm.cli.output import answer, progress_of, wrote
+from tflm.cli.output import answer, progress_of
 from tflm.cli.parameters import AsJson, ModelPath, flag, option
 from tflm.device import connect
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
@@ -90,9 +90,8 @@ def evaluate(
         write_confusion(confusion, found)
     if worst is not None:
         write_worst(worst, found, data_set(inputs, labels, loaded), loaded)
-    answer(as_json, {"model": model, **document_of(found, EVALUATION_FIGURES)}, evaluation_report(found))
-    if not as_json:
-        wrote(*(path for path in (confusion, worst, results) if path is not None))
+    figures = {"model": model, **document_of(found, EVALUATION_FIGURES)}
+    answer(as_json, figures, evaluation_report(found), files=[confusion, worst, results])
 
 
 def calibrate_report(
@@ -113,6 +112,5 @@ def calibrate_report(
     found = tflm.calibrate_report(load_model(model), inputs, limit=limit)
     if picture is not None:
         write_ranges(picture, found)
-    answer(as_json, {"model": model, **document_of(found, CALIBRATION_FIGURES)}, calibration_report(found))
-    if picture is not None and not as_json:
-        wrote(picture)
+    figures = {"model": model, **document_of(found, CALIBRATION_FIGURES)}
+    answer(as_json, figures, calibration_report(found), files=[picture])

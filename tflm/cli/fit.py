@@ -15,7 +15,7 @@ from tflm.application.machine import DEFAULT_RESERVE, MachineOptions
 from tflm.application.models import load_model, share_from, title_of
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
-from tflm.cli.output import answer, short, status_line, wrote
+from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short, option
 from tflm.errors import ArgumentError
 from tflm.firmware.board_fit import Answer
@@ -73,12 +73,7 @@ def fit(
         raise OptionError(str(error)) from None
     report = fit_report(found, title_of(model))
     written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv, on))
-    if is_short:
-        short(as_json, report.verdict)
-    else:
-        answer(as_json, fit_figures(model, found), report)
-    if not (as_json or is_short):
-        wrote(*written)
+    answer(as_json, fit_figures(model, found), report, files=written, is_short=is_short)
     if not found.verdict.is_yes:
         instead = compiled_instead(model, found.compiled)
         failed = NotKnown if found.verdict.answer is Answer.UNKNOWN else CheckFailed

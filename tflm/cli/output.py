@@ -147,8 +147,18 @@ def plain(figures: Any) -> Any:
     return str(figures) if isinstance(figures, Path) else figures
 
 
-def answer(as_json: bool, figures: Any, *reports: Report) -> None:
-    """Print figures as JSON, or reports with a blank line between them."""
+def answer(
+    as_json: bool, figures: Any, *reports: Report, files: Iterable[Path | None] = (), is_short: bool = False
+) -> None:
+    """Print figures as JSON, or reports with a blank line between them and the files that were written.
+
+    Args:
+        files: None for a file that was not requested.
+        is_short: print only the verdicts of the reports; see `short`.
+    """
+    if is_short:
+        short(as_json, *(report.verdict for report in reports))
+        return
     if as_json:
         print_json(figures)
         return
@@ -156,6 +166,7 @@ def answer(as_json: bool, figures: Any, *reports: Report) -> None:
         if i:
             print_line()
         show(report)
+    wrote(*(path for path in files if path is not None))
 
 
 def short(as_json: bool, *verdicts: str) -> None:

@@ -16,7 +16,7 @@ from tflm.application.output_files import Written, is_same_file
 from tflm.application.rewriting_report import placed, plan_progress, smaller_figures
 from tflm.application.several_memories import memories_figures, memories_of, memories_report
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import answer, print_json, show, status_line, wrote
+from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, PlanMemories, TailRam, flag, option
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
@@ -119,9 +119,7 @@ def plan(
     if memories is not None:
         files = [] if output is None else in_memories.write(output, identifier(model.stem))
         report = memories_report(in_memories, title_of(model), machine)
-        answer(as_json, memories_figures(model, in_memories, machine, files), report)
-        if not as_json:
-            wrote(*files)
+        answer(as_json, memories_figures(model, in_memories, machine, files), report, files=files)
         return
     where = placed(model, loaded, found, machine, separate)
     written = output is not None and (found.gains or always)
@@ -132,13 +130,10 @@ def plan(
             write_atomically(output, loaded.data)
     if csv is not None:
         write_atomically(csv, buffers_as_csv(found.after).encode())
-    if as_json:
-        print_json({**smaller_figures(model, found, PLAN_FIGURES, where), "written": written})
-        return
     report = shown(found, title_of(model))
     if not found.gains:
         kept = "" if output is None or always else f"; {output} is the unchanged model (--always writes the plan)"
         report.notes.append(f"the plan is not smaller{kept}")
     where.add_to(report)
-    show(report)
-    wrote(*(path for path in (output, csv) if path is not None))
+    figures = {**smaller_figures(model, found, PLAN_FIGURES, where), "written": written}
+    answer(as_json, figures, report, files=[output, csv])

@@ -10,7 +10,7 @@ from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.application.quantization_report import firmware_flash, quantization_figures, quantization_report
-from tflm.cli.output import answer, progress_of, wrote
+from tflm.cli.output import answer, progress_of
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, option
 
 Inputs = Annotated[
@@ -68,9 +68,7 @@ def quantize(
         found.write(written)
     flash = firmware_flash(loaded, found, machine)
     figures = quantization_figures(model, found, machine, flash, written is not None)
-    answer(as_json, figures, quantization_report(title_of(model), found, machine, flash))
-    if written is not None and not as_json:
-        wrote(written)
+    answer(as_json, figures, quantization_report(title_of(model), found, machine, flash), files=[written])
     if not found.accepted:
         kept = "" if output is None else f"; {output} is not written"
         raise CheckFailed(f"{model}: {machine.kernels.name} kernels reject the quantized model{kept}")

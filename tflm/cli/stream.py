@@ -10,7 +10,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.application.streaming_report import streaming_figures, streaming_report
-from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output, flag, option
 from tflm.evaluation.input_files import stored_array
 
@@ -68,6 +68,4 @@ def stream(
     if output is not None:
         streamed.write(output)
     report = streaming_report(title_of(model), streamed, machine, before, after, compared)
-    answer(as_json, streaming_figures(model, streamed, before, after, compared), report)
-    if output is not None and not as_json:
-        wrote(output)
+    answer(as_json, streaming_figures(model, streamed, before, after, compared), report, files=[output])

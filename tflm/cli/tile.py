@@ -23,7 +23,7 @@ from tflm.application.rewriting_report import (
     tile_report,
 )
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam, flag, option
 from tflm.report import Report, with_thousands
 from tflm.runtime.micro_measurement_report import drawn_figures
@@ -91,9 +91,9 @@ def tile(
         arena_plot(plot, title_of(model), both)
     report = tile_report(found, title_of(model), enough)
     where.add_to(report)
-    answer(as_json, smaller_figures(model, found, TILE_FIGURES, where), report)
-    if not as_json:
-        wrote(*(path for path in (None if is_kept else output, plot) if path is not None))
+    answer(
+        as_json, smaller_figures(model, found, TILE_FIGURES, where), report, files=[None if is_kept else output, plot]
+    )
     if missing:
         kept = "" if output is None else f"; {output} is not written (omit --ram to write the smallest model found)"
         raise CheckFailed(
@@ -145,6 +145,4 @@ def _rewrite(rewrite: Callable[[tflm.Model], bytes], path: Path, output: Path | 
         ("file", f"{with_thousands(size)}, now {with_thousands(len(data))} ({len(data) / size - 1:+.1%})"),
         ("operators", f"{count:,}, now {operators:,}"),
     ]
-    answer(as_json, document, Report(title_of(path), facts))
-    if output is not None and not as_json:
-        wrote(output)
+    answer(as_json, document, Report(title_of(path), facts), files=[output])

@@ -12,7 +12,7 @@ import tflm
 from tflm import versioning
 from tflm.application.models import load_model, title_of
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import answer, wrote
+from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson, ModelPath, Output, flag
 from tflm.report import NAME, NUMBER, TEXT, Figure, Report, Table
 
@@ -76,9 +76,7 @@ def versions(
     if output is not None:
         write_atomically(output, tflm.update_versions(loaded, downgrade=downgrade))
     document = {"model": model, **runtimes, "operators": found, "written": output is not None}
-    answer(as_json, document, _report(model, found, runtimes))
-    if output is not None and not as_json:
-        wrote(output)
+    answer(as_json, document, _report(model, found, runtimes), files=[output])
 
 
 def _report(model: Path, found: Sequence[OperatorUse], runtimes: dict[str, str | None]) -> Report:
