@@ -150,14 +150,16 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     plain_products.convolve: _products(),
     plain_products.convolve_transposed: _products(),
     pooling.pool: [
-        {"combination": kind, "result": kind, "x": dtype, "y": dtype}
-        for kind, dtype in (("AVERAGE", "int8"), ("AVERAGE", "int16"), ("MAX", "int8"), ("MAX", "int16"))
+        _same("start_at", "combination", "result")(kind) | _same("x", "y")(dtype) | {"limits": limits}
+        for kind, dtype, limits in (
+            *((kind, dtype, "int32") for kind in ("AVERAGE", "MAX") for dtype in ("int8", "int16")),
+            *((kind, "float32", "float32") for kind in ("FLOAT_AVERAGE", "L2", "MAX")),
+        )
     ],
     pooling.pool_vectors: [
-        {"combination": kind.removeprefix("REAL_"), "result": kind, "x": dtype, "y": dtype}
-        for kind, dtype in (("REAL_AVERAGE", "int8"), ("MAX", "int16"))
+        {**_same("start_at", "combination")(kind), "result": result, **_same("x", "y")(dtype), "limits": "int32"}
+        for kind, result, dtype in (("AVERAGE", "REAL_AVERAGE", "int8"), ("MAX", "MAX", "int16"))
     ],
-    pooling.pool_floats: [*map(_same("start_at", "combination", "mean"), ("AVERAGE", "L2", "MAX"))],
     products.take_rows: [*map(_same("source", "target"), ("int8", "int16", "float32"))],
     recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
     recurrent.filter_over_time: [
@@ -632,12 +634,12 @@ def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed
 def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     rows, columns, channels = 5, 4, int(rng.integers(1, 8))
     axes = Axis(rows, 3, 3, 2, before=1), Axis(columns, 2, 3, 1, before=0)
-    values: Values = {
+    return {
         "x": array(rng, dtypes["x"], rows * columns * channels),
         "y": array(rng, dtypes["y"], 9 * channels),
-        "pools": pooling._pools(np.zeros((1, rows, columns, channels), np.int8), *axes, (0, -100, 90)),
+        "limits": _limits() if dtypes["limits"] == "float32" else np.array([-100, 90], np.int32),
+        "pools": pooling.pools_of(np.zeros((1, rows, columns, channels), np.int8), *axes),
     }
-    return values | ({"limits": _limits()} if "limits" in dtypes else {})
 
 
 def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -888,7 +890,6 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "plain_products.convolve": _convolution,
         "plain_products.convolve_transposed": lambda rng, dtypes: _convolution(rng, dtypes, transposed=True),
         "pooling.pool": _pooling,
-        "pooling.pool_floats": _pooling,
         "pooling.pool_vectors": _pooling,
         "products.take_rows": _take_rows,
         "products.refuse_nans": lambda rng, dtypes: {"y": rng.choice(np.array([1, np.nan], np.float32), COUNT)},

@@ -546,7 +546,6 @@ SHARED = [
     for kernel in (
         batch_matmul.multiply_matrices,
         pooling.pool,
-        pooling.pool_floats,
         recurrent.filter_over_time,
         recurrent.lstm_step,
     )

@@ -354,6 +354,7 @@ def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
     from tflm.compiler import llvm_ir
     from tflm.delegates.compiled import pooling, state
 
-    average = pooling.pool.of(combination="AVERAGE", result="AVERAGE", x="int8", y="int8")
+    functions = dict.fromkeys(("start_at", "combination", "result"), "AVERAGE")
+    average = pooling.pool.of(**functions, x="int8", y="int8", limits="int32")
     assert functions_of(pooling.four_combined) < functions_of(average)
     assert {state.take_turns.function, llvm_ir.move_bytes} <= functions_of(state.take_turns)

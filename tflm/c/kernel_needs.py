@@ -147,7 +147,7 @@ def _row_bytes(operator: BoundOperator) -> int:
 OF_BOTH = tuple(
     kernel.function
     for kernel in (
-        *(pooling.pool, pooling.pool_floats),
+        pooling.pool,
         *(recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32),
     )
 )

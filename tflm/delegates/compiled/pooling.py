@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.intrinsics import elements_from, float32_from
-from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
+from tflm.compiler.intrinsics import elements_from
+from tflm.compiler.language import DONE, Elements, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.bindings import FAMILIES
@@ -34,32 +34,38 @@ def rounded_real_mean(total: int, count: int) -> Any:
     return as_int32((real + np.copysign(as_float64(count // 2), real)) / as_float64(count))
 
 
-@inlined
-def maximum(total: int, count: int) -> int:
-    """Return the maximum that was found."""
-    return total
-
+STARTS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": lambda lowest: as_int32(0),
+    "FLOAT_AVERAGE": lambda lowest: as_float32(0),
+    "L2": lambda lowest: as_float32(0),
+    "MAX": lambda lowest: lowest,
+}
+"""The result before the first element."""
 
 COMBINATIONS: dict[str, Callable[..., Any]] = {
     "AVERAGE": lambda a, b: as_int32(a + b),
+    "FLOAT_AVERAGE": lambda a, b: a + b,
+    "L2": lambda a, b: a + b * b,
     "MAX": lambda a, b: b if b > a else a,
 }
-"""Combines the result so far with an element."""
+"""Combines the result so far with an element. The largest one ignores NaN."""
 
-RESULTS: dict[str, Callable[..., Any]] = {"AVERAGE": rounded_mean, "MAX": maximum, "REAL_AVERAGE": rounded_real_mean}
+RESULTS: dict[str, Callable[..., Any]] = {
+    "AVERAGE": rounded_mean,
+    "REAL_AVERAGE": rounded_real_mean,
+    "FLOAT_AVERAGE": lambda total, count: total / as_float32(count),
+    "L2": lambda total, count: np.sqrt(total / as_float32(count)),
+    "MAX": lambda total, count: total,
+}
 """Computes the output from the final result and the number of elements."""
 
+Start = Annotated[Callable[..., Any], STARTS]
 Combination = Annotated[Callable[..., Any], COMBINATIONS]
 Result = Annotated[Callable[..., Any], RESULTS]
 
 
 class Pools(NamedTuple):
-    """Windows of a pooling operator; attributes as in `Axis`.
-
-    Attributes:
-        start: the result before the first element.
-        activation_min, activation_max: limits of the output.
-    """
+    """Windows of a pooling operator; attributes as in `Axis`."""
 
     x_rows: int
     x_columns: int
@@ -72,9 +78,6 @@ class Pools(NamedTuple):
     columns_before: int
     y_rows: int
     y_columns: int
-    start: int
-    activation_min: int
-    activation_max: int
 
 
 @inlined
@@ -106,112 +109,24 @@ def four_combined(
     return total0, total1, total2, total3
 
 
-@kernel
-def pool(combination: Combination, result: Result, x: Elements, y: Elements, pools: Pools) -> int:
-    """Combine the elements of each window that are in the image."""
-    channels, start = pools.channels, as_int32(pools.start)
-    activation_min, activation_max = pools.activation_min, pools.activation_max
-    x_row = pools.x_columns * channels
-    for i in range(pools.y_rows):
-        top = i * pools.row_stride - pools.rows_before
-        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
-        for j in range(pools.y_columns):
-            left = j * pools.column_stride - pools.columns_before
-            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
-            count = rows * taps
-            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
-            for _four in range(channels >> 2):
-                total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
-                y[0] = min(max(result(total0, count), activation_min), activation_max)
-                y[1] = min(max(result(total1, count), activation_min), activation_max)
-                y[2] = min(max(result(total2, count), activation_min), activation_max)
-                y[3] = min(max(result(total3, count), activation_min), activation_max)
-                window = elements_from(window, 4)
-                y = elements_from(y, 4)
-            for k in range(channels & 3):
-                total = combined(combination, elements_from(window, k), rows, taps, x_row, channels, start)
-                y[k] = min(max(result(total, count), activation_min), activation_max)
-            y = elements_from(y, channels & 3)
-    return DONE
-
-
-@kernel
-def pool_vectors(
-    combination: Combination, result: Result, x: Elements, y: Elements, totals: Int32s, pools: Pools
-) -> int:
-    """Do the same with all channels of a window at a time, in vectors.
-
-    Args:
-        totals: scratch memory for the results of all channels.
-    """
-    channels = pools.channels
-    x_row = pools.x_columns * channels
-    for i in range(pools.y_rows):
-        top = i * pools.row_stride - pools.rows_before
-        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
-        for j in range(pools.y_columns):
-            left = j * pools.column_stride - pools.columns_before
-            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
-            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
-            for channel in range(channels):
-                totals[channel] = pools.start
-            for row in range(rows):
-                seen = elements_from(window, row * x_row)
-                for _tap in range(taps):
-                    for channel in range(channels):
-                        totals[channel] = combination(totals[channel], seen[channel])
-                    seen = elements_from(seen, channels)
-            for channel in range(channels):
-                value = result(totals[channel], rows * taps)
-                y[channel] = min(max(value, pools.activation_min), pools.activation_max)
-            y = elements_from(y, channels)
-    return DONE
-
-
-FLOAT_COMBINATIONS: dict[str, Callable[..., Any]] = {
-    "AVERAGE": lambda a, b: a + b,
-    "L2": lambda a, b: a + b * b,
-    "MAX": lambda a, b: b if b > a else a,
-}
-"""By operator: combines the result so far with a float. The largest one ignores NaN."""
-
-STARTS: dict[str, Callable[..., Any]] = {
-    "AVERAGE": lambda lowest: as_float32(0),
-    "L2": lambda lowest: as_float32(0),
-    "MAX": lambda lowest: lowest,
-}
-"""By operator: the result before the first float."""
-
-MEANS: dict[str, Callable[..., Any]] = {
-    "AVERAGE": lambda total, count: total / as_float32(count),
-    "L2": lambda total, count: np.sqrt(total / as_float32(count)),
-    "MAX": lambda total, count: total,
-}
-"""By operator: the output, from the final result and the number of elements."""
-
-Start = Annotated[Callable[..., Any], STARTS]
-FloatCombination = Annotated[Callable[..., Any], FLOAT_COMBINATIONS]
-Mean = Annotated[Callable[..., Any], MEANS]
-
-
 @inlined
 def limited(value: Any, lowest: Any, highest: Any) -> Any:
-    """Return the nearest float in a range."""
+    """Return the nearest number in a range; NaN remains."""
     value = lowest if value < lowest else value
     return highest if value > highest else value
 
 
 @kernel
-def pool_floats(
+def pool(
     start_at: Start,
-    combination: FloatCombination,
-    mean: Mean,
-    x: Float32s,
-    y: Float32s,
-    limits: Float32s,
+    combination: Combination,
+    result: Result,
+    x: Elements,
+    y: Elements,
+    limits: Elements,
     pools: Pools,
 ) -> int:
-    """Combine the floats of each window that are in the image, and clamp the results; NaN remains."""
+    """Combine the elements of each window that are in the image, and clamp the results."""
     channels, lowest, highest = pools.channels, limits[0], limits[1]
     start = start_at(lowest)
     x_row = pools.x_columns * channels
@@ -222,23 +137,68 @@ def pool_floats(
             left = j * pools.column_stride - pools.columns_before
             taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
             count = rows * taps
-            window = float32_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
             for _four in range(channels >> 2):
                 total0, total1, total2, total3 = four_combined(combination, window, rows, taps, x_row, channels, start)
-                y[0] = limited(mean(total0, count), lowest, highest)
-                y[1] = limited(mean(total1, count), lowest, highest)
-                y[2] = limited(mean(total2, count), lowest, highest)
-                y[3] = limited(mean(total3, count), lowest, highest)
-                window = float32_from(window, 4)
-                y = float32_from(y, 4)
+                y[0] = limited(result(total0, count), lowest, highest)
+                y[1] = limited(result(total1, count), lowest, highest)
+                y[2] = limited(result(total2, count), lowest, highest)
+                y[3] = limited(result(total3, count), lowest, highest)
+                window = elements_from(window, 4)
+                y = elements_from(y, 4)
             for k in range(channels & 3):
-                total = combined(combination, float32_from(window, k), rows, taps, x_row, channels, start)
-                y[k] = limited(mean(total, count), lowest, highest)
-            y = float32_from(y, channels & 3)
+                total = combined(combination, elements_from(window, k), rows, taps, x_row, channels, start)
+                y[k] = limited(result(total, count), lowest, highest)
+            y = elements_from(y, channels & 3)
+    return DONE
+
+
+@kernel
+def pool_vectors(
+    start_at: Start,
+    combination: Combination,
+    result: Result,
+    x: Elements,
+    y: Elements,
+    limits: Elements,
+    totals: Int32s,
+    pools: Pools,
+) -> int:
+    """Do the same with all channels of a window at a time, in vectors.
+
+    Args:
+        totals: scratch memory for the results of all channels.
+    """
+    channels, lowest, highest = pools.channels, limits[0], limits[1]
+    x_row = pools.x_columns * channels
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        rows = min(top + pools.row_taps, pools.x_rows) - max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            taps = min(left + pools.column_taps, pools.x_columns) - max(left, 0)
+            window = elements_from(x, max(top, 0) * x_row + max(left, 0) * channels)
+            for channel in range(channels):
+                totals[channel] = start_at(lowest)
+            for row in range(rows):
+                seen = elements_from(window, row * x_row)
+                for _tap in range(taps):
+                    for channel in range(channels):
+                        totals[channel] = combination(totals[channel], seen[channel])
+                    seen = elements_from(seen, channels)
+            for channel in range(channels):
+                y[channel] = limited(result(totals[channel], rows * taps), lowest, highest)
+            y = elements_from(y, channels)
     return DONE
 
 
 LARGEST_SUM = (1 << 31) - 1
+
+
+def pools_of(x: npt.NDArray[Any], rows: Axis, columns: Axis) -> Pools:
+    """Return the windows of images."""
+    sizes = {"y_rows": rows.windows, "y_columns": columns.windows}
+    return Pools(rows.size, columns.size, x.shape[3], **window_fields(rows, columns), **sizes)
 
 
 def pool_steps(
@@ -246,21 +206,20 @@ def pool_steps(
 ) -> list[Step] | None:
     """Return the steps that set y to the windows of x; None if sums may wrap."""
     op: OpDataPooling = node.op_data
-    kind = node.operator.partition("_")[0]
-    if x.dtype == np.float32:
-        limits, functions = np.array([op.minimum, op.maximum], np.float32), ("start_at", "combination", "mean")
-        pools = _pools(x, rows, columns, (0, 0, 0))
-        names = {**dict.fromkeys(functions, kind), "limits": limits, "pools": pools}
-        return [pool_floats.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
-    if rows.taps * columns.taps * -int(np.iinfo(x.dtype).min) > LARGEST_SUM:
+    is_float, kind = x.dtype == np.float32, node.operator.partition("_")[0]
+    if not is_float and rows.taps * columns.taps * -int(np.iinfo(x.dtype).min) > LARGEST_SUM:
         return None
-    activation_min, activation_max = int(op.minimum), int(op.maximum)
-    pools = _pools(x, rows, columns, (activation_min if kind == "MAX" else 0, activation_min, activation_max))
-    if not profile.has_tiles:
-        return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
-    result, totals = "REAL_AVERAGE" if kind == "AVERAGE" else kind, work_array(x.shape[3], np.int32)
-    names = {"combination": kind, "result": result, "totals": totals, "pools": pools}
-    return [pool_vectors.step(**names, x=x[i], y=y[i]) for i in range(len(x))]
+    name = "FLOAT_AVERAGE" if is_float and kind == "AVERAGE" else kind
+    arguments = dict.fromkeys(("start_at", "combination", "result"), name) | {
+        "limits": np.array([op.minimum, op.maximum], np.float32 if is_float else np.int32),
+        "pools": pools_of(x, rows, columns),
+    }
+    if is_float or not profile.has_tiles:
+        return [pool.step(**arguments, x=x[i], y=y[i]) for i in range(len(x))]
+    arguments |= {"totals": work_array(x.shape[3], np.int32)} | (
+        {"result": "REAL_AVERAGE"} if kind == "AVERAGE" else {}
+    )
+    return [pool_vectors.step(**arguments, x=x[i], y=y[i]) for i in range(len(x))]
 
 
 def windows_of(node: Node) -> tuple[Axis, Axis]:
@@ -275,21 +234,6 @@ def windows_of(node: Node) -> tuple[Axis, Axis]:
         )
     )
     return rows, columns
-
-
-def _pools(x: npt.NDArray[Any], rows: Axis, columns: Axis, limits: tuple[int, int, int]) -> Pools:
-    start, activation_min, activation_max = limits
-    return Pools(
-        x_rows=rows.size,
-        x_columns=columns.size,
-        channels=x.shape[3],
-        **window_fields(rows, columns),
-        y_rows=rows.windows,
-        y_columns=columns.windows,
-        start=start,
-        activation_min=activation_min,
-        activation_max=activation_max,
-    )
 
 
 def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
