@@ -365,3 +365,74 @@ def test_a_streaming_form_is_streamed_along_its_other_input() -> None:
                 interpreter.input(i).data[...] = value
             interpreter.invoke()
         np.testing.assert_array_equal(found.output(0).data, expected.output(0).data)
+
+
+def strided_branches(*strides: int, frames: int = 20) -> tflm.Model:
+    """Convolutions of the same frames, each of which is an output."""
+    images = Images(ModelBuilder().subgraph(), (1, frames, 1, 4))
+    x = images.last
+    for stride in strides:
+        images.main.output(images.convolution(x, 4, (3, 1), (stride, 1), padding=Padding.VALID))
+    return tflm.Model(images.main.builder.build())
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_axis_is_chosen_that_saves_most_work(is_turned: bool) -> None:
+    shape, taps = (1, 5, 20, 2), (3, 4)
+    images = Images(ModelBuilder().subgraph(), (1, 20, 5, 2) if is_turned else shape)
+    images.convolution(images.last, 3, taps[::-1] if is_turned else taps, padding=Padding.VALID)
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    chosen, each = tflm.stream(model), [tflm.stream(model, axis=axis).macs for axis in (1, 2)]
+    assert chosen.axis == (1 if is_turned else 2)
+    assert chosen.macs == min(each) < max(each)
+
+
+@pytest.mark.parametrize(
+    ("model", "hop", "message"),
+    [
+        (
+            temporal_network([3], [2]),
+            5,
+            r"a hop of 5 does not fit the strides of operator 0 .*; use hops of 2, 4, 6, \.\.\.",
+        ),
+        (strided_branches(2, 3), 4, r"use hops of 6, 12, 18 frames"),
+        (strided_branches(3, 7), 1, r"saves no work: operator \d \(CONV_2D\) needs the whole window again"),
+        (strided_branches(9), 1, r"use hops of 9, 18 frames"),
+        (strided_branches(1, frames=4), 4, "a hop of 4 frames leaves nothing of a window of 4; use 3 or less"),
+    ],
+)
+def test_the_hops_are_told_that_are_possible(model: tflm.Model, hop: int, message: str) -> None:
+    with pytest.raises(tflm.StreamError, match=message):
+        tflm.stream(model, hop=hop)
+
+
+def test_an_input_without_frames_is_refused() -> None:
+    builder = ModelBuilder()
+    builder.model = temporal_network([3]).root
+    (builder.model.subgraphs[0].tensors or [])[0].shape = (1, 0, 1, 4)
+    with pytest.raises(tflm.StreamError, match=r"dynamic shape, \[1, 0, 1, 4\]; fix it first"):
+        tflm.stream(tflm.Model(builder.build(), checks="tflm"))
+
+
+def test_rows_that_are_cut_out_can_be_an_output() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 12, 1, 4))
+    x = images.convolution(images.last, 4, (3, 1), padding=Padding.VALID)
+    for tensor in (images.cropped(x, 2, 6), images.convolution(images.cropped(x, 1, 8), 4, (2, 1))):
+        images.main.output(tensor)
+    model = tflm.Model(images.main.builder.build())
+    for hop in (1, 2):
+        streamed = tflm.stream(model, hop=hop)
+        assert len(streamed.model.subgraphs[0].outputs or ()) == 2
+        assert streamed.windows_checked > 12 // hop
+
+
+@pytest.mark.parametrize("hop", [1, 2, 6])
+def test_layers_are_told_with_the_rows_that_are_new(hop: int) -> None:
+    """A row that is computed from the whole window is new each time."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, 4))
+    images.convolution(images.last, 4, (3, 1), padding=Padding.VALID)
+    images.convolution(images.last, 4, (18, 1), (4, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    layers = tflm.stream(tflm.Model(images.main.builder.build()), hop=hop).layers
+    assert [(layer.rows, layer.computed, layer.moved) for layer in layers] == [(18, hop, hop), (1, 1, 1)]
