@@ -203,3 +203,14 @@ def test_the_checker_finds_totals_that_lack_rows(fault: str) -> None:
     model = program.bound.model
     assert not list(values_lost_in_calls(model, program.plan, kernels))
     assert list(values_lost_in_calls(model, faults(program.plan)[fault], kernels))
+
+
+def test_totals_that_cost_many_instructions_take_no_more_ram_than_without_them() -> None:
+    """Rows of one window of four are slow; kernels with less scratch are not, and are kept."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 23, 5, 1))
+    x = images.convolution(images.last, 4)
+    images.main.output(images.pool(x, BuiltinOperator.AVERAGE_POOL_2D, (23, 5), (1, 1), Padding.VALID))
+    model = tflm.Model(builder.build())
+    default, least = tflm.compile_model(model), tflm.compile_model(model, optimize="ram")
+    assert least.ram_bytes < default.ram_bytes < tflm.compile_model(model, optimize="speed").ram_bytes

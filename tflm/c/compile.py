@@ -521,7 +521,7 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned
 MUCH_FASTER = 0.8
 """Maximum instructions of a program with a tenth more than the least RAM, relative to the program with the least."""
 
-LEAN_SLOWDOWN = 1.1
+SLOWDOWN = 1.1
 """Maximum instructions of a program with kernels that are slower only to use less RAM, or whose reductions combine rows
 with totals, relative to the program without them. With more than that, they are used only if TFLM's interpreter takes
 less RAM than the program without them."""
@@ -532,16 +532,19 @@ def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Pl
     smallest = _planned(model, options, choice)
     if options.ram is not None or options.memories or options.optimize is not None:
         return smallest
-    return _in_longer_parts(_without_lean(smallest, model, options, choice), model, options, choice)
+    return _in_longer_parts(_without_slow_calls(smallest, model, options, choice), model, options, choice)
 
 
-def _without_lean(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Return a plan without lean kernels and totals of rows if they cost many instructions; see `LEAN_SLOWDOWN`."""
-    if not any(isinstance(call, Call) and (call.lean or call.accumulates) for call in planned[2].calls):
-        return planned
-    fast = _planned(model, options, choice._replace(bind_lean=no_steps, accumulates=False))
-    is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
-    return fast if is_small and _is_faster(fast, planned, 1 / LEAN_SLOWDOWN) else planned
+def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+    """Return a plan without totals of rows, or lean kernels, if they cost many instructions; see `SLOWDOWN`."""
+    for slow in ("accumulates", "lean"):
+        if any(getattr(call, slow, False) for call in planned[2].calls):
+            faster = choice._replace(bind_lean=no_steps) if slow == "lean" else choice._replace(accumulates=False)
+            fast = _planned(model, options, faster)
+            is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
+            if is_small and _is_faster(fast, planned, 1 / SLOWDOWN):
+                planned, choice = fast, faster
+    return planned
 
 
 def _in_longer_parts(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
