@@ -526,6 +526,9 @@ SLOWDOWN = 1.1
 with totals, relative to the program without them. With more than that, they are used only if TFLM's interpreter takes
 less RAM than the program without them."""
 
+HALVING_SLOWDOWN = 1.25
+"""The same for totals of rows that take at most half of the RAM."""
+
 
 def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """Plan a model as `_planned` does, with more than the least RAM if that saves many instructions."""
@@ -542,7 +545,8 @@ def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions,
             faster = choice._replace(bind_lean=no_steps) if slow == "lean" else choice._replace(accumulates=False)
             fast = _planned(model, options, faster)
             is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
-            if is_small and _is_faster(fast, planned, 1 / SLOWDOWN):
+            is_half = slow == "accumulates" and 2 * planned[2].ram_bytes <= fast[2].ram_bytes
+            if is_small and _is_faster(fast, planned, 1 / (HALVING_SLOWDOWN if is_half else SLOWDOWN)):
                 planned, choice = fast, faster
     return planned
 
