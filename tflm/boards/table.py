@@ -161,7 +161,7 @@ class Board:
 
     @property
     def _sdk_bank(self) -> str:
-        """The memory of the SDK's data: the one that it names, or the largest if this board names its own otherwise."""
+        """The memory of the SDK's data: the one that it names, or the largest if this board uses another name."""
         if self.share is None or not self.share.bank or not self.on_chip_ram:
             return ""
         names = [bank.name for bank in self.ram]
