@@ -92,7 +92,7 @@ def _chains(graph: Graph, operator: Operator) -> Iterator[tuple[list[Operator], 
     chain: list[Operator] = []
     while len(chain) < LONGEST_CHAIN and _is_element_wise(graph, operator):
         inputs = [tensor for tensor in operator.inputs or () if tensor < 0 or not graph.is_constant(tensor)]
-        if len(inputs) != 1 or inputs[0] < 0 or graph.shape(inputs[0]) != graph.shape((operator.outputs or ())[0]):
+        if len(inputs) != 1 or inputs[0] < 0:
             return
         chain.insert(0, operator)
         yield list(chain), inputs[0]
@@ -103,8 +103,7 @@ def _chains(graph: Graph, operator: Operator) -> Iterator[tuple[list[Operator], 
 
 def _same_kind(graph: Graph, one: int, other: int) -> bool:
     ours, theirs = graph.tensors[one], graph.tensors[other]
-    same = (ours.type, ours.shape) == (theirs.type, theirs.shape) and alike(ours.quantization, theirs.quantization)
-    return same and ours.quantization is not None and len(ours.quantization.scale or ()) == 1
+    return (ours.type, ours.shape) == (theirs.type, theirs.shape) and alike(ours.quantization, theirs.quantization)
 
 
 def _returns_all_values(graph: Graph, chain: list[Operator], source: int) -> bool:
@@ -164,12 +163,9 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
 
 
 def _is_plain(graph: Graph, tensor: int) -> bool:
-    """Whether a tensor is a constant with the same quantization for all elements."""
-    if tensor < 0 or not graph.is_constant(tensor):
-        return False
-    table = graph.tensors[tensor]
-    scales = 0 if table.quantization is None else len(table.quantization.scale or ())
-    return scales <= 1 and table.type in (*INTEGERS, TensorType.INT32, TensorType.FLOAT32)
+    """Whether a tensor is a constant of numbers."""
+    types = (*INTEGERS, TensorType.INT32, TensorType.FLOAT32)
+    return tensor >= 0 and graph.is_constant(tensor) and graph.tensors[tensor].type in types
 
 
 def _unchanged_floats(graph: Graph, operator: Operator) -> int | None:
@@ -311,10 +307,10 @@ def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) ->
     """Weights and bias with other scales, so that the multipliers of the output stage do not change."""
     output = (operator.outputs or ())[0]
     before, after = _only_scale(graph, tensor), _only_scale(graph, output)
-    if graph.code(operator) is not BuiltinOperator.MUL or before is None or after is None or before[1] != after[1]:
+    if graph.code(operator) is not BuiltinOperator.MUL or before is None or after is None:
         return None
     type = graph.tensors[tensor].type
-    if type not in (TensorType.INT8, TensorType.INT16) or np.frexp(after[0] / before[0])[0] != 0.5:
+    if type not in (TensorType.INT8, TensorType.INT16) or np.frexp(after / before)[0] != 0.5:
         return None
     if _activation(layer) not in (ActivationFunctionType.NONE, ActivationFunctionType.RELU):
         return None
@@ -322,21 +318,18 @@ def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) ->
     if results is None or (results != all_values(type)[:, None]).any():
         return None
     inputs = layer.inputs or ()
-    made = [_with_scales(graph, t, after[0] / before[0]) for t in (inputs[WEIGHTS], _bias(layer)) if t >= 0]
+    made = [_with_scales(graph, t, after / before) for t in (inputs[WEIGHTS], _bias(layer)) if t >= 0]
     if None in made:
         return None
     weights, *bias = made
     return Parameters(weights or 0, *(bias or [-1]))  # type: ignore[arg-type]  # none of them is None
 
 
-def _only_scale(graph: Graph, tensor: int) -> tuple[float, int] | None:
-    """The scale and zero point of a tensor with per-tensor quantization."""
+def _only_scale(graph: Graph, tensor: int) -> float | None:
+    """The scale of a tensor with per-tensor quantization."""
     quantization = graph.tensors[tensor].quantization
-    if quantization is None or len(quantization.scale or ()) != 1 or len(quantization.zero_point or ()) != 1:
-        return None
-    assert quantization.scale is not None
-    assert quantization.zero_point is not None
-    return quantization.scale[0], quantization.zero_point[0]
+    scales = (quantization.scale if quantization is not None else None) or ()
+    return scales[0] if len(scales) == 1 else None
 
 
 def _with_scales(graph: Graph, tensor: int, factor: float) -> int | None:
