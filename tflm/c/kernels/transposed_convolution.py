@@ -68,7 +68,7 @@ def bind(node: Node, part: Part | None = None) -> Sequence[Step] | None:
         if rows.taps and columns.taps:
             taps = np.ascontiguousarray(layer.weights[:, :, rows.taps][:, :, :, columns.taps], None)
             windows = rows.windows, columns.windows
-            bound = windows_in_place.bind_layer(replace(layer, weights=taps), *windows, x, y, places)
+            bound = windows_in_place.bind_layer(replace(layer, weights=taps), *windows, x, y, places, can_overlap=False)
         else:
             of_phase = y[(slice(None), *(slice(each.first, None, each.step) for each in places))]
             bound = copy_steps([(of_phase, without_taps)])

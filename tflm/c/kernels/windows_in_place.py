@@ -354,6 +354,7 @@ def convolve_one(
     table: Int32s,
     y: Int8s,
     shape: Shape,
+    together: int,
 ) -> int:
     """Multiply windows of an 8-bit image, whose rows are single runs, by the weights of one channel.
 
@@ -361,18 +362,23 @@ def convolve_one(
         outside: the element that stands for all that are outside of the image, and the sum of its products with all
             weights.
         table: bias, significand, addend and shift.
+        together: maximum number of rows of outputs that are set column by column.
     """
     depth, activation_min, activation_max = shape.depth, shape.activation_min, shape.activation_max
     run = shape.column_taps * depth
     products = shape.row_taps * run
     x_row = shape.row_dilation * shape.x_columns * depth
-    step = shape.column_stride * depth
+    x_line, step = shape.row_stride * shape.x_columns * depth, shape.column_stride * depth
     zero_point = outside[0]
-    for i in range(shape.y_rows):
-        top = i * shape.row_stride - shape.rows_before
+    top, lines_left = -shape.rows_before, shape.y_rows
+    for _rows_together in range(shape.y_rows):
         first_row, end_row = inside_of(top, shape.row_dilation, shape.row_taps, shape.x_rows)
         rows = end_row - first_row
-        outputs = int8_from(y, i * shape.y_row)
+        lines = 1
+        if together > 1 and rows == shape.row_taps:
+            below = shape.x_rows - 1 - top - (shape.row_taps - 1) * shape.row_dilation
+            lines = min(below // shape.row_stride + 1, lines_left, together)
+        outputs = int8_from(y, 0)
         left = -shape.columns_before
         elements = int8_from(x, ((top + first_row * shape.row_dilation) * shape.x_columns + left) * depth)
         of_row = int8_from(weights, first_row * run)
@@ -387,29 +393,37 @@ def convolve_one(
             of_window, start = int8_from(of_row, skipped), 0
             if zero_point != 0 and seen * count < products:
                 start = outside[1] - zero_point * sum_of_row_weights(of_window, seen, count, run)
-            set_alike(
-                rounding,
-                clamp,
-                int8_from(elements, skipped),
-                of_window,
-                table,
-                outputs,
-                same,
-                start,
-                seen,
-                count,
-                x_row,
-                run,
-                step,
-                shape.y_step,
-                activation_min,
-                activation_max,
-            )
+            of_line, targets = int8_from(elements, skipped), int8_from(outputs, 0)
+            for _line in range(lines):
+                set_alike(
+                    rounding,
+                    clamp,
+                    of_line,
+                    of_window,
+                    table,
+                    targets,
+                    same,
+                    start,
+                    seen,
+                    count,
+                    x_row,
+                    run,
+                    step,
+                    shape.y_step,
+                    activation_min,
+                    activation_max,
+                )
+                of_line, targets = int8_from(of_line, x_line), int8_from(targets, shape.y_row)
             outputs, elements = int8_from(outputs, same * shape.y_step), int8_from(elements, same * step)
             left += same * shape.column_stride
             windows -= same
             if windows == 0:
                 break
+        y = int8_from(y, lines * shape.y_row)
+        top += lines * shape.row_stride
+        lines_left -= lines
+        if lines_left == 0:
+            break
     return DONE
 
 
@@ -494,11 +508,14 @@ def bind_layer(
     x: npt.NDArray[Any],
     y: npt.NDArray[Any],
     places: tuple[Positions, Positions] = (ALL, ALL),
+    *,
+    can_overlap: bool = True,
 ) -> list[Step] | None:
     """Return the steps that set y to the windows of x times the weights of a layer; arguments as in `convolution`.
 
     Args:
         places: the rows and the columns of y that the windows set.
+        can_overlap: whether y may overlap x as `overlap` returns.
     """
     groups, channels, *_, depth = layer.weights.shape
     runs, run_columns = (1, columns.taps) if are_rows_runs(columns, depth, x.shape, x.itemsize) else (columns.taps, 1)
@@ -518,7 +535,11 @@ def bind_layer(
     if is_wide:
         multiply, others, packed = convolve_wide_runs, {"start": scaling.sums}, pairs_of_runs
     elif is_one:
-        multiply, others, packed = convolve_one, {"outside": outside_of_one(by_run, layer.zero_point)}, weights_of_one
+        multiply, packed = convolve_one, weights_of_one
+        others = {
+            "outside": outside_of_one(by_run, layer.zero_point),
+            "together": 1 if can_overlap else rows.windows,
+        }
     else:
         multiply, others = convolve_in_place, {"zero_point": layer.zero_point}
         packed = words_of_pairs if paired else words_of_runs
