@@ -131,6 +131,32 @@ def test_a_single_element_beside_others_is_in_their_layout_if_it_is_constant(is_
     assert (flipped(graph, graph.operators[0], x, (1, 0)) is not None) == is_constant
 
 
+def test_an_output_is_alive_to_the_end() -> None:
+    graph = Leftovers((1, 64), INT8)
+    early = graph.operator(BuiltinOperator.RELU, [graph.last], (1, 64))
+    last = graph.pad(graph.operator(BuiltinOperator.TANH, [early], (1, 64)), [(0, 0), (0, 936)])
+    for outputs, peak in (([last], 64 + 1008), ([early, last], 64 + 64 + 1008)):
+        assert peak_bytes(Graph(tflm.Model(with_outputs(graph, outputs)))) == peak
+
+
+def with_outputs(graph: Leftovers, outputs: list[int]) -> bytes:
+    graph.main.table.outputs = ()
+    return graph.build(outputs)
+
+
+@pytest.mark.parametrize("axes", list(itertools.permutations(range(3), 2)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[1:])
+def test_layouts_that_meet_and_differ_stay_apart(order: tuple[int, ...], axes: tuple[int, int]) -> None:
+    """The maxima of one tensor along two dimensions are in different orders if the tensor is transposed."""
+    graph = Leftovers((3, 3, 3), INT8)
+    x = graph.transpose(graph.last, order)
+    maxima = [graph.reduce(BuiltinOperator.REDUCE_MAX, x, [axis], False) for axis in axes]
+    total = graph.operator(BuiltinOperator.ADD, maxima, (3, 3), AddOptions())
+    model = graph.build([graph.transpose(total, (1, 0))])
+    inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
+    assert_same_bits(run(tflm.fold(tflm.Model(model)), inputs), run(model, inputs))
+
+
 # --- What is merged --------------------------------------------------------------------------------------------------
 
 

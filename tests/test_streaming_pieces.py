@@ -21,7 +21,7 @@ from tflm.rewriting.streaming.causal import candidates, causal_form, minimum_hop
 from tflm.rewriting.streaming.kept_rows import TimedTensor, Timeline, _divided, runs, timeline
 from tflm.rewriting.streaming.time_rules import Track, moved, time_rule
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema import BuiltinOperator, ModelBuilder, Padding
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding, quantized
 
 # --- Rows that are kept ----------------------------------------------------------------------------------------------
 
@@ -436,3 +436,16 @@ def test_layers_are_told_with_the_rows_that_are_new(hop: int) -> None:
     images.main.output(images.last)
     layers = tflm.stream(tflm.Model(images.main.builder.build()), hop=hop).layers
     assert [(layer.rows, layer.computed, layer.moved) for layer in layers] == [(18, hop, hop), (1, 1, 1)]
+
+
+@pytest.mark.parametrize(("axis", "unit", "is_found"), [(1, 1, True), (1, 3, True), (2, 1, True), (2, 2, False)])
+def test_rows_of_several_elements_are_padded_along_other_dimensions_only(axis: int, unit: int, is_found: bool) -> None:
+    """A row of padding would have as many elements as the others."""
+    main = ModelBuilder().subgraph()
+    x, y = main.input("x", (1, 12, 8), INT8, quantized(0.5)), main.tensor("y", (1, 12, 10), INT8, quantized(0.5))
+    paddings = main.constant("paddings", np.array([(0, 0), (0, 0), (1, 1)], np.int32))
+    main.operator(BuiltinOperator.PAD, [x, paddings], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    rule = time_rule(graph, graph.operators[0], {x: Track(axis, unit, graph.shape(x)[axis] // unit)})
+    assert (rule is not None) == is_found
