@@ -544,9 +544,10 @@ def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions,
         if any(getattr(call, slow, False) for call in planned[2].calls):
             faster = choice._replace(bind_lean=no_steps) if slow == "lean" else choice._replace(accumulates=False)
             fast = _planned(model, options, faster)
-            is_small = fast[2].ram_bytes <= _interpreter_bytes(model, fast[1])
-            is_half = slow == "accumulates" and 2 * planned[2].ram_bytes <= fast[2].ram_bytes
-            if is_small and _is_faster(fast, planned, 1 / (HALVING_SLOWDOWN if is_half else SLOWDOWN)):
+            least, taken = planned[2].ram_bytes, fast[2].ram_bytes
+            slowdown = HALVING_SLOWDOWN if slow == "accumulates" and 2 * least <= taken else SLOWDOWN
+            is_small = taken <= _interpreter_bytes(model, fast[1])
+            if taken <= least or (is_small and _is_faster(fast, planned, 1 / slowdown)):
                 planned, choice = fast, faster
     return planned
 
