@@ -33,14 +33,8 @@ OperatorCase = tuple[bytes, list[Arrays]]
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-INT8, INT16, INT32, INT64, UINT8, FLOAT32 = (
-    TensorType.INT8,
-    TensorType.INT16,
-    TensorType.INT32,
-    TensorType.INT64,
-    TensorType.UINT8,
-    TensorType.FLOAT32,
-)
+INT8, INT16, INT32 = TensorType.INT8, TensorType.INT16, TensorType.INT32
+INT64, UINT8, FLOAT32 = TensorType.INT64, TensorType.UINT8, TensorType.FLOAT32
 
 ACTIVATIONS = st.sampled_from(
     [

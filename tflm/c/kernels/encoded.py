@@ -204,12 +204,8 @@ def convolve_encoded(
     Args:
         row: scratch memory for the weights of one channel; not used for pruned weights.
     """
-    channels, y_step, activation_min, activation_max = (
-        shape.channels,
-        shape.y_step,
-        shape.activation_min,
-        shape.activation_max,
-    )
+    channels, y_step = shape.channels, shape.y_step
+    activation_min, activation_max = shape.activation_min, shape.activation_max
     window = shape.first
     for _group in range(shape.groups):
         last = min(shape.windows - window, WINDOWS) - 1

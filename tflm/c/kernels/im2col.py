@@ -479,13 +479,8 @@ def convolve_int8(
         table: bias, significand, addend and shift of each channel.
         tile: the im2col tile of four windows.
     """
-    rounds, channels, y_step, activation_min, activation_max = (
-        shape.products // DEPTH,
-        shape.channels,
-        shape.y_step,
-        shape.activation_min,
-        shape.activation_max,
-    )
+    rounds, channels, y_step = shape.products // DEPTH, shape.channels, shape.y_step
+    activation_min, activation_max = shape.activation_min, shape.activation_max
     window = shape.first
     has_fours = shape.has_runs and shape.run == 4 * shape.fours
     for _group in range(shape.groups):

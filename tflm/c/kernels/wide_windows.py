@@ -164,13 +164,8 @@ def convolve_int16(
     rounding: Rounding, clamp: Clamp, x: Int16s, weights: Int8s, table: Int32s, tile: Int16s, y: Int16s, shape: Shape
 ) -> int:
     """Multiply windows of a 16-bit image by weights, with 32-bit sums; arguments as in `convolve_int8`."""
-    products, channels, y_step, activation_min, activation_max = (
-        shape.products,
-        shape.channels,
-        shape.y_step,
-        shape.activation_min,
-        shape.activation_max,
-    )
+    products, channels, y_step = shape.products, shape.channels, shape.y_step
+    activation_min, activation_max = shape.activation_min, shape.activation_max
     window = shape.first
     for k in range(WINDOWS * (products - WIDE_DEPTH), WINDOWS * products):
         tile[k] = 0
@@ -304,12 +299,8 @@ def multiply_wide(
             number of elements.
         table: bias, significand, addend and shift of each channel.
     """
-    depth, channels, activation_min, activation_max = (
-        vectors.depth,
-        vectors.channels,
-        vectors.activation_min,
-        vectors.activation_max,
-    )
+    depth, channels = vectors.depth, vectors.channels
+    activation_min, activation_max = vectors.activation_min, vectors.activation_max
     for _vector in range(vectors.total):
         row = 0
         of_pair = int8_from(weights, 0)
