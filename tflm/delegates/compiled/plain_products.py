@@ -6,13 +6,13 @@ image, `Layer` the layout of weights and channels, and the constants of the requ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Bounds, Elements, Int8s, Int32s, Step, inlined, kernel
+from tflm.compiler.language import DONE, Bounds, Elements, Int8s, Int32s, Kernel, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import Multiplier, clamped, scaled, wrapped
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
@@ -341,136 +341,84 @@ def float_scale(activation_min: Any, activation_max: Any) -> Scale:
     )
 
 
-def bind_plain_convolution(
-    x: npt.NDArray[Any],
-    axes: tuple[Axis, Axis],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    scale: Scale,
-    y: npt.NDArray[Any],
-    *,
-    by_channel: bool = False,
-    zero_points: tuple[int, int],
-) -> list[Step]:
-    """Return the step that sets y to the windows of x times weights.
+class PlainProduct(NamedTuple):
+    """Operands of the kernels: y is the scaled sum of a bias and of products of x and weights.
 
-    Args:
+    Attributes:
         x, y: (batches, rows, columns, channels), contiguous; y may have a larger step from column to column.
-        axes: the windows along rows and columns.
-        weights: (channels, rows, columns, depth), or (1, rows, columns, channels) if `by_channel`, contiguous.
+        weights: (channels, rows, columns, depth), contiguous.
         bias: one for each channel, or None.
         zero_points: zero points of x and of the weights.
     """
-    rows, columns = axes
-    windows = _windows(x, y, rows, columns, rows.windows, columns.windows)
-    channels = y.shape[3]
-    if by_channel:
-        depth, group, steps = 1, channels // x.shape[3], (1, weights.shape[3])
-    else:
-        depth = weights.shape[3]
-        groups = x.shape[3] // depth if depth else 1
-        group, steps = channels // groups, (weights[0].size, depth)
-    layer = _layer(depth, group, channels, steps, bias, scale, zero_points)
-    return [_step(convolve, windows, layer, x, weights, bias, scale, y)]
 
+    x: npt.NDArray[Any]
+    weights: npt.NDArray[Any]
+    bias: npt.NDArray[Any] | None
+    scale: Scale
+    y: npt.NDArray[Any]
+    zero_points: tuple[int, int] = (0, 0)
 
-def bind_plain_transposed(
-    x: npt.NDArray[Any],
-    axes: tuple[Axis, Axis],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    scale: Scale,
-    y: npt.NDArray[Any],
-    *,
-    zero_points: tuple[int, int],
-) -> list[Step]:
-    """Bind a transposed convolution, as `bind_plain_convolution` does; the axes are those of a convolution from y to
-    x."""
-    windows = _windows(x, y, *axes, y.shape[1], y.shape[2])
-    layer = _layer(
-        weights.shape[3], y.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points
-    )
-    return [_step(convolve_transposed, windows, layer, x, weights, bias, scale, y)]
+    def convolution(self, axes: tuple[Axis, Axis], by_channel: bool = False) -> list[Step]:
+        """Return the step that sets y to the windows of x times weights.
 
+        Args:
+            axes: the windows along rows and columns.
+            by_channel: each channel of x has its own weights, (1, rows, columns, channels).
+        """
+        weights, channels, x_channels = self.weights, self.y.shape[3], self.x.shape[3]
+        if by_channel:
+            depth, group, steps = 1, channels // x_channels, (1, weights.shape[3])
+        else:
+            depth = weights.shape[3]
+            groups = x_channels // depth if depth else 1
+            group, steps = channels // groups, (weights[0].size, depth)
+        sizes = axes[0].windows, axes[1].windows
+        return [self._step(convolve, self._windows(axes, sizes), self._layer(depth, group, steps))]
 
-def bind_plain_matrix(
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    scale: Scale,
-    y: npt.NDArray[Any],
-    *,
-    zero_points: tuple[int, int] = (0, 0),
-) -> list[Step]:
-    """Bind a matrix product, as `bind_plain_convolution` does: y (positions, rows of weights) is x (positions, depth)
-    times weights."""
-    positions = Axis(len(x), 1, len(x))
-    return bind_plain_convolution(
-        x[np.newaxis, np.newaxis],
-        (Axis(1, 1, 1), positions),
-        weights[:, np.newaxis, np.newaxis],
-        bias,
-        scale,
-        y.reshape(1, 1, -1, len(weights)),
-        zero_points=zero_points,
-    )
+    def transposed_convolution(self, axes: tuple[Axis, Axis]) -> list[Step]:
+        """Return the step of a transposed convolution; the axes are those of a convolution from y to x."""
+        depth = self.weights.shape[3]
+        layer = self._layer(depth, self.y.shape[3], (self.weights[0].size, depth))
+        return [self._step(convolve_transposed, self._windows(axes, self.y.shape[1:3]), layer)]
 
+    def matrix(self) -> list[Step]:
+        """Return the step of a matrix product: y (positions, rows of weights) is x (positions, depth) times weights."""
+        positions = Axis(len(self.x), 1, len(self.x))
+        of_image = self._replace(
+            x=self.x[np.newaxis, np.newaxis],
+            weights=self.weights[:, np.newaxis, np.newaxis],
+            y=self.y.reshape(1, 1, -1, len(self.weights)),
+        )
+        return of_image.convolution((Axis(1, 1, 1), positions))
 
-def _windows(
-    x: npt.NDArray[Any], y: npt.NDArray[Any], rows: Axis, columns: Axis, y_rows: int, y_columns: int
-) -> Windows:
-    return Windows(
-        batches=x.shape[0],
-        x_rows=x.shape[1],
-        x_columns=x.shape[2],
-        x_step=x.shape[3],
-        y_rows=y_rows,
-        y_columns=y_columns,
-        y_step=y.strides[2] // y.itemsize,
-        y_channels=y.shape[3],
-        **window_fields(rows, columns),
-        row_dilation=rows.dilation,
-        column_dilation=columns.dilation,
-    )
+    def _windows(self, axes: tuple[Axis, Axis], y_size: Sequence[int]) -> Windows:
+        rows, columns = axes
+        steps = {"y_step": self.y.strides[2] // self.y.itemsize, "y_channels": self.y.shape[3]}
+        dilations = {"row_dilation": rows.dilation, "column_dilation": columns.dilation}
+        sizes = dict(zip(Windows._fields, (*self.x.shape, *y_size)))
+        return Windows(**sizes, **steps, **dilations, **window_fields(rows, columns))
 
+    def _layer(self, depth: int, group: int, steps: tuple[int, int]) -> Layer:
+        has_bias, has_scales = self.bias is not None, self.scale.significands.size > 1
+        channels = self.y.shape[3]
+        together = min(max(channels, 1), TOGETHER) if group == channels or group % TOGETHER == 0 else 1
+        zero_points = *self.zero_points, self.scale.zero_point
+        return Layer(depth, group, *steps, *zero_points, int(has_bias), int(has_scales), together)
 
-def _layer(
-    depth: int,
-    group: int,
-    channels: int,
-    steps: tuple[int, int],
-    bias: npt.NDArray[Any] | None,
-    scale: Scale,
-    zero_points: tuple[int, int],
-) -> Layer:
-    has_bias, has_scales = bias is not None, scale.significands.size > 1
-    together = min(max(channels, 1), TOGETHER) if group == channels or group % TOGETHER == 0 else 1
-    return Layer(depth, group, *steps, *zero_points, scale.zero_point, int(has_bias), int(has_scales), together)
-
-
-def _step(
-    kernel: Any,
-    windows: Windows,
-    layer: Layer,
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    scale: Scale,
-    y: npt.NDArray[Any],
-) -> Step:
-    no_bias = np.zeros(1, np.float32 if scale.sums == "float32" else np.int32)
-    step: Step = kernel.step(
-        start=scale.sums,
-        add="symmetric" if scale.sums == "int32" and not layer.weights_zero_point else scale.sums,
-        output=scale.sums,
-        windows=windows,
-        layer=layer,
-        x=x,
-        weights=weights,
-        bias=no_bias if bias is None else bias,
-        significands=scale.significands,
-        shifts=scale.shifts,
-        limits=scale.limits,
-        y=y,
-    )
-    return step
+    def _step(self, kernel: Kernel, windows: Windows, layer: Layer) -> Step:
+        scale, bias = self.scale, self.bias
+        no_bias = np.zeros(1, np.float32 if scale.sums == "float32" else np.int32)
+        return kernel.step(
+            start=scale.sums,
+            add="symmetric" if scale.sums == "int32" and not layer.weights_zero_point else scale.sums,
+            output=scale.sums,
+            windows=windows,
+            layer=layer,
+            x=self.x,
+            weights=self.weights,
+            bias=no_bias if bias is None else bias,
+            significands=scale.significands,
+            shifts=scale.shifts,
+            limits=scale.limits,
+            y=self.y,
+        )

@@ -15,10 +15,8 @@ from tflm.delegates.compiled.bands import bands_of, together, work_array
 from tflm.delegates.compiled.images import Image, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
+    PlainProduct,
     Scale,
-    bind_plain_convolution,
-    bind_plain_matrix,
-    bind_plain_transposed,
     float_scale,
     integer_scale,
 )
@@ -478,13 +476,12 @@ def plain_convolution(
     *,
     by_channel: bool = False,
 ) -> list[Step] | None:
-    """Return the steps of a convolution without tiles; arguments as in `bind_plain_convolution`."""
-    scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
+    """Return the steps of a convolution without tiles; arguments as in `PlainProduct`."""
+    scale = convolution_scale(op)
     if scale is None:
         return None
-    return bind_plain_convolution(
-        x, (op.rows, op.columns), weights, bias, scale, y, by_channel=by_channel, zero_points=zero_points
-    )
+    plain = PlainProduct(x, weights, bias, scale, y, (op.input_zero_point, 0))
+    return plain.convolution((op.rows, op.columns), by_channel)
 
 
 def _bind_conv_2d(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
@@ -526,13 +523,13 @@ def _plain_fully_connected(node: Node) -> list[Step] | None:
     x, weights, bias, y, _ = fully_connected.bound(node)
     if x.dtype == np.float32:
         scale = float_scale(*activation_range(fused_activation(node, FullyConnectedOptions), np.float32))
-        return bind_plain_matrix(x[0], weights, bias, scale, y[0])
+        return PlainProduct(x[0], weights, bias, scale, y[0]).matrix()
     op: fully_connected.OpDataFullyConnected = node.op_data
     integer = integer_scale(op.multiplier, op.output)
     if integer is None:
         return None
     zero_points = op.input_zero_point, op.weights_zero_point
-    return bind_plain_matrix(x[0], weights, bias, integer, y[0], zero_points=zero_points)
+    return PlainProduct(x[0], weights, bias, integer, y[0], zero_points).matrix()
 
 
 @kernel
@@ -549,11 +546,11 @@ def _bind_transpose_conv(context: KernelContext, node: Node, profile: Profile) -
     x, weights, bias, y, constant = TRANSPOSE_INPUTS.bound(node)
     op: OpDataConv = node.op_data
     if not profile.has_tiles:
-        scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
+        scale = convolution_scale(op)
         if scale is None or np.may_share_memory(x, y):
             return None
-        axes = op.rows, op.columns
-        return bind_plain_transposed(x, axes, weights[: y.shape[3]], bias, scale, y, zero_points=zero_points)
+        plain = PlainProduct(x, weights[: y.shape[3]], bias, scale, y, (op.input_zero_point, 0))
+        return plain.transposed_convolution((op.rows, op.columns))
     rows, columns, channels = phases(op.rows), phases(op.columns), y.shape[3]
     copies, windows = rows.count * columns.count, (rows.windows, columns.windows)
     shape = (x.shape[0], *(axis.windows for axis in windows), copies * channels)

@@ -31,9 +31,8 @@ from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid, sigmo
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.movement import copy_steps, move
 from tflm.delegates.compiled.plain_products import (
+    PlainProduct,
     Scale,
-    bind_plain_convolution,
-    bind_plain_matrix,
     float_scale,
     integer_scale,
 )
@@ -341,15 +340,10 @@ def _product_of_gate(
         zero_points = zero_point, int(op.weights_zero_points[0 if is_input else 1][gate])
     if scale is None:
         return None
-    (step,) = bind_plain_convolution(
-        x[np.newaxis, np.newaxis],
-        (Axis(1, 1, 1), Axis(len(x), 1, len(x))),
-        weights[:, np.newaxis, np.newaxis],
-        bias,
-        scale,
-        y.reshape(1, 1, -1, y.shape[-1])[..., part],
-        zero_points=zero_points,
-    )
+    of_gates = y.reshape(1, 1, -1, y.shape[-1])[..., part]
+    by_tap, plain_x = weights[:, np.newaxis, np.newaxis], x[np.newaxis, np.newaxis]
+    plain = PlainProduct(plain_x, by_tap, bias, scale, of_gates, zero_points)
+    (step,) = plain.convolution((Axis(1, 1, 1), Axis(len(x), 1, len(x))))
     return step
 
 
@@ -358,7 +352,7 @@ def float_matrix(
 ) -> list[Step]:
     """Return the steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
     if not profile.has_tiles:
-        return bind_plain_matrix(x, weights, bias, float_scale(-np.inf, np.inf), y)
+        return PlainProduct(x, weights, bias, float_scale(-np.inf, np.inf), y).matrix()
     scaling = float_layer_scaling(weights[np.newaxis], bias, ActivationFunctionType.NONE)
     return bind_matrix(x, weights, image_of(x.dtype, 0, bytes_allowed=True), scaling, y)
 
@@ -377,7 +371,7 @@ def quantized_matrix(
     exact."""
     if not profile.has_tiles:
         scale = integer_scale(multiplier, output)
-        return None if scale is None else bind_plain_matrix(x, weights, bias, scale, y, zero_points=(zero_point, 0))
+        return None if scale is None else PlainProduct(x, weights, bias, scale, y, (zero_point, 0)).matrix()
     image = image_of(x.dtype, zero_point, bytes_allowed=weights.dtype == np.int8)
     scaling = layer_scaling(multiplier, output, weights[np.newaxis], bias, image, y.dtype)
     return None if scaling is None else bind_matrix(x, weights, image, scaling, y)
