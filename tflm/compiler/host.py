@@ -1,7 +1,5 @@
 """LLVM's description of this machine. It is cached, because loading LLVM's library takes longer than loading all
 kernels of a model.
-
-It is cached, as LLVM's library takes longer to load than all kernels of a model.
 """
 
 from __future__ import annotations
