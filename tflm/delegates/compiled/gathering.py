@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tflm.compiler.intrinsics import move_bytes
+from tflm.compiler.intrinsics import copy_bytes, move_bytes
 from tflm.compiler.language import (
     DONE,
     REFUSED,
@@ -39,11 +39,13 @@ def gather(
         outside += indices[i] < 0 or indices[i] >= size
     if outside:
         return REFUSED
+    target = 0
     for batch in range(batches):
         for row in range(batch * outer, (batch + 1) * outer):
-            for i in range(count):
-                place = row * size + indices[batch * count + i]
-                move_bytes(y + (row * count + i) * slice_bytes, x + place * slice_bytes, slice_bytes)
+            source = row * size * slice_bytes
+            for i in range(batch * count, (batch + 1) * count):
+                copy_bytes(y + target, x + (source + indices[i] * slice_bytes), slice_bytes)
+                target += slice_bytes
     return DONE
 
 

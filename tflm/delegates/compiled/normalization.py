@@ -24,6 +24,7 @@ from tflm.compiler.language import (
     Wide,
     inlined,
     kernel,
+    unrolled,
 )
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
@@ -313,7 +314,11 @@ def normalize_float32(x: Float32s, y: Float32s, rows: int, depth: int) -> int:
     """Normalize rows of floats."""
     for first in range(0, rows * depth, depth):
         total = as_float32(0)
-        for i in range(first, first + depth):
+        fours_end = first + (depth & ~3)
+        for i in range(first, fours_end, 4):
+            for k in unrolled(4):
+                total += x[i + k] * x[i + k]
+        for i in range(fours_end, first + depth):
             total += x[i] * x[i]
         norm = np.sqrt(total)
         smallest = as_float32(SMALLEST)
