@@ -133,18 +133,19 @@ def bind_channelwise(
 
 
 def _bind_depthwise(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = DEPTHWISE_INPUTS.bound(node)
+    arrays = DEPTHWISE_INPUTS.bound(node)
+    x, weights, bias, y, constant = arrays
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
     if not profile.has_tiles:
-        return plain_convolution(op, x, weights, bias, y, by_channel=True)
+        return plain_convolution(op, arrays, by_channel=True)
     if not constant:
         return None
     by_channel = weights[0].transpose(2, 0, 1)
     if x.shape[3] == 1:  # all outputs read the same channel, as in an ordinary convolution
         of_one = by_channel[np.newaxis, ..., np.newaxis]
-        return bind_convolution(op, (op.rows, op.columns), x, of_one, bias, y)
+        return bind_convolution(op, (op.rows, op.columns), arrays._replace(weights=of_one))
     image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
     scaling = convolution_scaling(op, by_channel[np.newaxis], bias, image, y.dtype)
     if scaling is None:

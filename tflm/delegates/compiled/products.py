@@ -27,6 +27,7 @@ from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantiz
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.product import LayerArrays
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import fully_connected
 from tflm.kernels.reference.convolution import CONV_INPUTS, TRANSPOSE_INPUTS
@@ -437,24 +438,18 @@ def convolution_scaling(
 
 
 def bind_convolution(
-    op: OpDataConv,
-    axes: tuple[Axis, Axis],
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-    copies: int = 1,
+    op: OpDataConv, axes: tuple[Axis, Axis], arrays: LayerArrays, copies: int = 1
 ) -> list[Step] | None:
     """Return the steps that set y to the windows of x times weights; None if they cannot be shown to be exact.
 
     Args:
         axes: the windows along rows and columns.
-        x: (batches, rows, columns, channels); the first groups * depth channels are read.
-        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth), a view.
-        bias: one for each row of weights, or None.
-        y: (batches, rows, columns, rows of weights).
+        arrays: x: (batches, rows, columns, channels); the first groups * depth channels are read. weights: (groups,
+            rows of weights, taps of the rows, taps of the columns, depth). bias: one for each row of weights, or None.
+            y: (batches, rows, columns, rows of weights).
         copies: number of times that the rows of weights repeat all channels.
     """
+    x, weights, bias, y, _ = arrays
     image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
     scaling = convolution_scaling(op, weights, bias, image, y.dtype, copies)
     return None if scaling is None else bind_product(x, *axes, weights, image, scaling, y)
@@ -467,17 +462,9 @@ def convolution_scale(op: OpDataConv) -> Scale | None:
     return integer_scale(op.multiplier, op.output)
 
 
-def plain_convolution(
-    op: OpDataConv,
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-    *,
-    by_channel: bool = False,
-) -> list[Step] | None:
+def plain_convolution(op: OpDataConv, arrays: LayerArrays, by_channel: bool = False) -> list[Step] | None:
     """Return the steps of a convolution without tiles; arguments as in `PlainProduct`."""
-    scale = convolution_scale(op)
+    scale, (x, weights, bias, y, _) = convolution_scale(op), arrays
     if scale is None:
         return None
     plain = PlainProduct(x, weights, bias, scale, y, (op.input_zero_point, 0))
@@ -485,17 +472,17 @@ def plain_convolution(
 
 
 def _bind_conv_2d(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = CONV_INPUTS.bound(node)
+    arrays = CONV_INPUTS.bound(node)
+    x, weights, _, y, constant = arrays
     if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
     if not profile.has_tiles:
-        return plain_convolution(op, x, weights[: y.shape[3]], bias, y)
+        return plain_convolution(op, arrays._replace(weights=weights[: y.shape[3]]))
     if not constant:
         return None
-    groups = x.shape[3] // weights.shape[3]
-    by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
-    return bind_convolution(op, (op.rows, op.columns), x, by_group, bias, y)
+    by_group = weights[: y.shape[3]].reshape(x.shape[3] // weights.shape[3], -1, *weights.shape[1:])
+    return bind_convolution(op, (op.rows, op.columns), arrays._replace(weights=by_group))
 
 
 def _bind_fully_connected(context: KernelContext, node: Node, profile: Profile) -> Sequence[Step] | None:
@@ -557,25 +544,13 @@ def _bind_transpose_conv(context: KernelContext, node: Node, profile: Profile) -
     if not constant or math.prod(shape) > 64 * (x.size + weights.size + y.size) + (1 << 20):
         return None
     by_window = work_array(shape, y.dtype)
-    multiply = bind_convolution(
-        op,
-        windows,
-        x,
-        by_phase(weights[:channels], rows, columns)[np.newaxis],
-        None if bias is None else np.broadcast_to(bias, (copies, channels)),
-        by_window,
-        copies,
-    )
+    of_phases = by_phase(weights[:channels], rows, columns)[np.newaxis]
+    biases = None if bias is None else np.broadcast_to(bias, (copies, channels))
+    multiply = bind_convolution(op, windows, LayerArrays(x, of_phases, biases, by_window, constant), copies)
     if multiply is None:
         return None
     places = places_by_window(y.shape[0], rows, columns).astype(np.int32)
-    gather = take_rows.step(
-        source=by_window,
-        places=places,
-        count=len(places),
-        size=channels,
-        target=y,
-    )
+    gather = take_rows.step(source=by_window, places=places, count=len(places), size=channels, target=y)
     steps = [*multiply, gather]
     if y.dtype == np.float32 and not (rows.fills_windows and columns.fills_windows):
         steps.append(refuse_nans.step(y=y, count=y.size))
