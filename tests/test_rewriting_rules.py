@@ -14,6 +14,7 @@ from image_graphs import Images
 from leftover_graphs import Leftovers, leftover_graph
 from models import FLOAT32, INT8, Arrays
 from sampling import drawn
+from test_compression import svdf
 from test_folding import CHANNELS, LAST, assert_same_bits, channels_first, layer_and, names_of
 
 import tflm
@@ -22,12 +23,14 @@ from tflm.planning.improved_model import SeparateMemories
 from tflm.rewriting.cleanup import inverse, transposed
 from tflm.rewriting.fold import fold_pads_explicitly
 from tflm.rewriting.layouts import RULES, flipped, run_in
+from tflm.rewriting.resizing import with_main_subgraph
 from tflm.rewriting.tiled_model import shown
 from tflm.rewriting.transposes import peak_bytes
 from tflm.rewriting.verification import random_inputs, require_equal_answers, verified
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
+    CallOnceOptions,
     ConcatenationOptions,
     FullyConnectedOptions,
     ModelBuilder,
@@ -35,10 +38,13 @@ from tflm.schema import (
     Padding,
     ReshapeOptions,
     TensorType,
+    options,
     quantized,
+    read_model,
+    write_model,
 )
 from tflm.schema.patch import with_metadata
-from tflm.schema.tables import METADATA_NAME, encode_offsets
+from tflm.schema.tables import METADATA_NAME, SignatureDef, TensorMap, encode_offsets
 
 # --- Layouts ---------------------------------------------------------------------------------------------------------
 
@@ -210,8 +216,8 @@ def dense_with_constant(constant: Any, type: TensorType, output: tuple[int, ...]
     c = main.constant(
         "c", np.asarray(constant, np.float32 if is_float else np.int8), None if is_float else quantized(0.5)
     )
-    code, options = (BuiltinOperator.ADD, AddOptions()) if is_float else (BuiltinOperator.MUL, MulOptions())
-    main.operator(code, [t, c], [y], options)
+    code, settings = (BuiltinOperator.ADD, AddOptions()) if is_float else (BuiltinOperator.MUL, MulOptions())
+    main.operator(code, [t, c], [y], settings)
     main.output(y)
     if is_shared:
         other = main.tensor("other", (4, 4), type, parameters)
@@ -477,3 +483,81 @@ def turned_image() -> tflm.Model:
     graph = Leftovers((1, 20, 20, 8), INT8)
     graph.transpose(channels_first(graph, "unary"), LAST)
     return tflm.Model(graph.build([graph.last]))
+
+
+# --- Other shapes ----------------------------------------------------------------------------------------------------
+
+
+def with_two_subgraphs() -> tflm.Model:
+    """RELU of x, beside a custom operator on z; the other subgraph has an input of its own."""
+    builder = ModelBuilder()
+    main, other = builder.subgraph(), builder.subgraph("other")
+    x, z = (main.input(name, (2, 3), FLOAT32) for name in "xz")
+    y, kept = (main.tensor(name, (2, 3), FLOAT32) for name in ("y", "kept"))
+    main.operator(RELU, [x], [y])
+    main.operator("Mine", [z], [kept])
+    main.output(y, kept)
+    n = other.input("n", (4,), FLOAT32)
+    other.output(n)
+    maps = ((0, [("first", x), ("second", z)]), (1, [("only", n)]))
+    builder.model.signature_defs = [
+        SignatureDef(
+            inputs=[TensorMap(name=name, tensor_index=tensor) for name, tensor in entries],
+            outputs=[],
+            signature_key=f"key{subgraph}",
+            subgraph_index=subgraph,
+        )
+        for subgraph, entries in maps
+    ]
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 3), (7,), (), (2, 2, 2)])
+@pytest.mark.parametrize("name", ["x", "first", 0])
+def test_only_what_reads_a_resized_input_needs_a_rule(name: str | int, shape: tuple[int, ...]) -> None:
+    main = tflm.Model(tflm.resize(with_two_subgraphs(), {name: shape}), checks="tflm").subgraphs[0]
+    shapes = {tensor.name: tuple(tensor.shape or ()) for tensor in main.tensors or ()}
+    assert shapes == {"x": shape, "y": shape, "z": (2, 3), "kept": (2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"only": (1,)}, r"unknown input 'only' \(available: 'x', 'z', 'first', 'second'\)"),
+        ({"n": (1,)}, "unknown input 'n'"),
+        ({2: (1,)}, r"unknown input 2 \(the model has 2, counted from 0\)"),
+        ({-1: (1,)}, "unknown input -1"),
+        ({"x": (1, -1)}, r"invalid shape \[1, -1\]"),
+        ({"x": (1, 1.5)}, r"invalid shape \[1, 1.5\]"),
+    ],
+)
+def test_inputs_of_the_main_subgraph_are_resized_and_no_others(shapes: Any, message: str) -> None:
+    with pytest.raises(tflm.ArgumentError, match=message):
+        tflm.resize(with_two_subgraphs(), shapes)
+
+
+def test_options_of_both_kinds_name_a_subgraph_that_moves() -> None:
+    root = read_model(with_two_subgraphs().data)
+    (relu, mine) = (root.subgraphs or [])[0].operators or ()
+    relu.builtin_options, mine.builtin_options = CallOnceOptions(init_subgraph_index=1), None
+    mine.builtin_options_2 = options.StableHLOCompositeOptions(name="composite", decomposition_subgraph_index=1)
+    moved = read_model(with_main_subgraph(tflm.Model(write_model(root), checks="tflm"), 1))
+    (relu, mine) = (moved.subgraphs or [])[1].operators or ()
+    assert relu.builtin_options.init_subgraph_index == 0
+    assert mine.builtin_options_2.decomposition_subgraph_index == 0
+    assert [each.subgraph_index for each in moved.signature_defs or ()] == [1, 0]
+
+
+def test_an_operator_without_a_rule_is_named() -> None:
+    with pytest.raises(
+        tflm.OperatorError, match=r"operator 1 Mine.* does not allow its inputs to be resized"
+    ) as raised:
+        tflm.resize(with_two_subgraphs(), {"z": (1, 3)})
+    assert (raised.value.subgraph_index, raised.value.operator_index) == (0, 1)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_state_has_the_batches_of_the_input(batches: int) -> None:
+    resized = tflm.Model(tflm.resize(tflm.Model(svdf()), {"x": (batches, 64)}))
+    shapes = {tensor.name: tensor.shape for tensor in resized.subgraphs[0].tensors or ()}
+    assert (shapes["state"], shapes["y"]) == ((batches, 128), (batches, 64))
