@@ -58,6 +58,7 @@ def training_models() -> Iterator[tuple[str, tflm.Model]]:
     """Models with their names; always the same ones."""
     for operator, kind, make, count in TRAINING:
         yield from _models(f"{operator.lower()}_{kind.name.lower()}", operator, kind, make, count)
+    yield from _models("depthwise_3x3", "DEPTHWISE_CONV_2D", TensorType.INT8, _scaled_windows, MOST)
     for operator, kinds in REDUCED_ROWS.items():
         for kind in kinds:
             yield from _models(f"{operator.lower()}_rows_{kind.name.lower()}", operator, kind, _reduced_rows, FEW)
@@ -133,16 +134,17 @@ class Layer(NamedTuple):
         ]
 
 
-def _convolution(layer: Layer) -> int:
-    """CONV_2D or DEPTHWISE_CONV_2D."""
-    draw, taps, is_depthwise = layer.draw, layer.draw.choice(TAPS), layer.operator == BuiltinOperator.DEPTHWISE_CONV_2D
+def _convolution(layer: Layer, taps: tuple[int, int] | None = None, scale: float = 0.05) -> int:
+    """CONV_2D or DEPTHWISE_CONV_2D, with any taps by default, and with this scale of the output."""
+    draw, is_depthwise = layer.draw, layer.operator == BuiltinOperator.DEPTHWISE_CONV_2D
+    taps = taps or draw.choice(TAPS)
     size, sizes, stride, padding = _window(draw, taps)
     depth, channels = draw.choice(CHANNELS), draw.choice(CHANNELS)
     copies = draw.choice([1, 1, 1, 2, 3, 4])
     channels = depth * copies if is_depthwise else channels
     x = layer.input("x", (1, *size, depth), 0.02, draw.choice([-128, 3]))
     weights = layer.weights((1, *taps, channels) if is_depthwise else (channels, *taps, depth), channels)
-    y = layer.output((1, *sizes, channels), 0.05, draw.choice([-128, 3]))
+    y = layer.output((1, *sizes, channels), scale, draw.choice([-128, 3]))
     kind = DepthwiseConv2DOptions if is_depthwise else Conv2DOptions
     activation = draw.choice(ACTIVATIONS)
     options = kind(padding=padding, stride_h=stride, stride_w=stride, fused_activation_function=activation)
@@ -152,6 +154,11 @@ def _convolution(layer: Layer) -> int:
         options.depth_multiplier = copies
     layer.graph.operator(layer.operator, [x, *weights], [y], options)
     return y
+
+
+def _scaled_windows(layer: Layer) -> int:
+    """DEPTHWISE_CONV_2D of 3 x 3 with a scale for which sums may have to be corrected before they are shifted."""
+    return _convolution(layer, (3, 3), layer.draw.choice([0.05, 0.15, 0.25]))
 
 
 def _pool(layer: Layer) -> int:
