@@ -192,6 +192,11 @@ class Node:
         if outputs is not None and len(self.outputs) != outputs:
             raise OperatorError(f"has {len(self.outputs)} outputs, must have {outputs}")
 
+    def expect_tensors(self, inputs: int, outputs: int = 1) -> list[TfLiteTensor]:
+        """Return all inputs and then all outputs in full, after checking their number as `expect` does."""
+        self.expect(inputs, outputs)
+        return [*map(self.input, range(inputs)), *map(self.output, range(outputs))]
+
 
 Requests = Callable[[Node], Iterable[Request]]
 """A node's arena requests, in TFLM's order."""

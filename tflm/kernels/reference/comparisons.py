@@ -221,9 +221,7 @@ OP_DATA_SELECT = Struct(
 
 
 def _prepare_select(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=3, outputs=1)
-    condition, x, y = (node.input(i) for i in range(3))
-    output = node.output(0)
+    condition, x, y, output = node.expect_tensors(3)
     require_type(condition, TensorType.BOOL)
     require_type(x, *SELECT_TYPES)
     require_same_type(y, x)

@@ -37,9 +37,7 @@ TYPES = (TensorType.INT32,)
 
 
 def _prepare_classifier(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=3, outputs=2)
-    posteriors, classes, thresholds = (node.input(i) for i in range(3))
-    reached, chosen = (node.output(i) for i in range(2))
+    posteriors, classes, thresholds, reached, chosen = node.expect_tensors(3, 2)
     if len(posteriors.dims) not in (1, 2):
         raise OperatorError(f"has shape {list(posteriors.dims)}, must have 1 or 2 dimensions", tensor=posteriors.name)
     for tensor in (classes, thresholds, reached, chosen):

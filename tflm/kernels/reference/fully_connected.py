@@ -408,9 +408,7 @@ class OpDataBatchMatmul:
 
 
 def _prepare_batch_matmul(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    left, right = (node.input(i) for i in (LEFT, RIGHT))
-    output = node.output(0)
+    left, right, output = node.expect_tensors(2)
     require_type(left, *TYPES)
     for tensor in (right, output):
         require_same_type(tensor, left)

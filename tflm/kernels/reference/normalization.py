@@ -388,9 +388,7 @@ L2_NORMALIZATION_PARAMS = Struct("L2NormalizationParams", input_zero_point=INT32
 
 def _prepare_l2(context: KernelContext, node: Node) -> None:
     """The op data is the input's zero point."""
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(output, *TYPES)
     require_same_type(input, output)
     if not 1 <= len(input.dims) <= MAXIMUM_RANK:

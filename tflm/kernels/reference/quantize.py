@@ -86,9 +86,7 @@ class AffineDequantize:
 
 
 def _prepare_quantize(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(input, *OUTPUT_TYPES)
     require_type(output, *OUTPUT_TYPES[input.type])
     require_same_size(output, input)
@@ -104,9 +102,7 @@ def _prepare_quantize(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_dequantize(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(input, *DEQUANTIZE_TYPES)
     require_type(output, TensorType.FLOAT32)
     require_same_size(output, input)
@@ -192,9 +188,7 @@ CAST_TYPES = (
 
 
 def _prepare_cast(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(input, *CAST_TYPES)
     require_type(output, *CAST_TYPES)
     require_same_size(output, input)

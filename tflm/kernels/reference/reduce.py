@@ -96,10 +96,7 @@ def _prepare_all(context: KernelContext, node: Node) -> None:
 
 
 def _tensors(node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
-    node.expect(inputs=2, outputs=1)
-    input = node.input(INPUT)
-    output = node.output(0)
-    axis = node.input(AXIS)
+    input, axis, output = node.expect_tensors(2)
     require_type(axis, TensorType.INT32)
     if axis.is_constant:
         check_output(resolved_axes(axis.data, input), input, output)

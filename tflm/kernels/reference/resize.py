@@ -54,9 +54,7 @@ class Neighbours(NamedTuple):
 
 def _prepared(node: Node, types: tuple[TensorType, ...]) -> tuple[TfLiteTensor, tuple[int, int]]:
     """Check the tensors, and return the input with height and width of the output."""
-    node.expect(inputs=2, outputs=1)
-    input, size = (node.input(i) for i in range(2))
-    output = node.output(0)
+    input, size, output = node.expect_tensors(2)
     require_type(output, *types)
     require_same_type(input, output)
     if len(input.dims) != 4 or 0 in input.dims:

@@ -121,9 +121,7 @@ SHAPE_TYPES = (TensorType.INT32, TensorType.INT64)
 
 
 def _prepare_broadcast_to(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    input, shape = (node.input(i) for i in range(2))
-    output = node.output(0)
+    input, shape, output = node.expect_tensors(2)
     require_type(shape, *SHAPE_TYPES)
     require_type(input, *BROADCAST_TO_TYPES)
     require_same_type(output, input)
@@ -244,9 +242,7 @@ def _check_elements(input: TfLiteTensor, output: AnyTensor) -> None:
 
 
 def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    input, axis = (node.input(i) for i in range(2))
-    output = node.output(0)
+    input, axis, output = node.expect_tensors(2)
     require_type(input, *EXPAND_DIMS_TYPES)
     if len(axis.dims) > 1:
         raise OperatorError(f"has shape {list(axis.dims)}, must be one number", tensor=axis.name)
@@ -262,9 +258,7 @@ def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_squeeze(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     options = node.options(SqueezeOptions)
     _require_room("squeeze_dims", options.squeeze_dims)
     rank = len(input.dims)

@@ -66,9 +66,7 @@ STRIDED_SLICE_PARAMS = Struct(
 
 def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
     """The op data are slices of the input, one for each dimension."""
-    node.expect(inputs=4, outputs=1)
-    input, begin, end, strides = (node.input(i) for i in range(4))
-    output = node.output(0)
+    input, begin, end, strides, output = node.expect_tensors(4)
     require_type(input, *TYPES)
     require_same_type(output, input)
     rank = require_rank(input, STRIDED_SLICE_RANK)
@@ -115,9 +113,7 @@ def _copies_of_strided_slice(node: Node) -> list[Copy]:
 
 
 def _prepare_slice(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=3, outputs=1)
-    input, begin, size = (node.input(i) for i in range(3))
-    output = node.output(0)
+    input, begin, size, output = node.expect_tensors(3)
     require_type(input, *TYPES)
     require_same_type(output, input)
     require_type(begin, TensorType.INT32, TensorType.INT64)
@@ -246,9 +242,7 @@ START = 2
 
 
 def _prepare_update(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=3, outputs=1)
-    operand, update, start = (node.input(i) for i in range(3))
-    output = node.output(0)
+    operand, update, start, output = node.expect_tensors(3)
     require_type(operand, *UPDATE_TYPES)
     require_same_type(update, operand)
     require_type(start, TensorType.INT32, TensorType.INT64)

@@ -40,9 +40,7 @@ TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 
 def _prepare_transpose(context: KernelContext, node: Node) -> None:
     """The op data are the axes of the input in the order of the output."""
-    node.expect(inputs=2, outputs=1)
-    input, order = node.input(0), node.input(1)
-    output = node.output(0)
+    input, order, output = node.expect_tensors(2)
     require_type(input, *TYPES)
     require_same_type(output, input)
     rank = require_rank(input, MAXIMUM_RANK)
@@ -97,9 +95,7 @@ REVERSE_TYPES = (
 
 
 def _prepare_reverse(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    input, axis = (node.input(i) for i in range(2))
-    output = node.output(0)
+    input, axis, output = node.expect_tensors(2)
     require_type(input, *REVERSE_TYPES)
     require_alike(output, input)
     require_type(axis, TensorType.INT32)
@@ -176,8 +172,7 @@ def _prepare_depth_to_space(context: KernelContext, node: Node) -> None:
 
 
 def _prepared(node: Node, block_size: int) -> tuple[TfLiteTensor, int]:
-    node.expect(inputs=1, outputs=1)
-    input, output = node.input(0), node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(output, *BLOCK_TYPES)
     require_same_type(input, output)
     for tensor in (input, output):

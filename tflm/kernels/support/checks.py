@@ -93,8 +93,7 @@ def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
 
 def unary_tensors(node: Node, *types: TensorType) -> tuple[TfLiteTensor, TfLiteTensor]:
     """The input and output of a unary node, checked to have one of these types, and the same size."""
-    node.expect(inputs=1, outputs=1)
-    input, output = node.input(0), node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(input, *types)
     require_alike(output, input)
     return input, output

@@ -42,8 +42,7 @@ def tensors_of(
     node: Node, inputs: Sequence[tuple[int, TensorType]], outputs: Sequence[tuple[int, TensorType]]
 ) -> list[TfLiteTensor]:
     """The inputs and outputs of a node, which must have these ranks and types."""
-    node.expect(inputs=len(inputs), outputs=len(outputs))
-    found = [*map(node.input, range(len(inputs))), *map(node.output, range(len(outputs)))]
+    found = node.expect_tensors(len(inputs), len(outputs))
     for tensor, (rank, type) in zip(found, (*inputs, *outputs)):
         require_rank(tensor, rank)
         require_type(tensor, type)

@@ -357,9 +357,7 @@ def _requests_of_rfft(node: Node) -> Iterator[Request]:
 
 
 def _transform_tensors(node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     if not input.dims:
         raise OperatorError("is a scalar, must have at least one dimension", tensor=input.name)
     require_rank(output, len(input.dims))

@@ -438,9 +438,7 @@ def _init_overlap(context: KernelContext, node: Node) -> None:
 
 def _prepare_overlap(context: KernelContext, node: Node) -> None:
     op: OverlapAdd = node.op_data
-    node.expect(inputs=1, outputs=1)
-    input = node.input(0)
-    output = node.output(0)
+    input, output = node.expect_tensors(1)
     require_type(input, op.type)
     require_type(output, op.type)
     require_rank(output, len(input.dims) - 1)
@@ -516,10 +514,7 @@ WINDOW_PARAMS = Struct("TFLMSignalWindowParams", shift=INT32, input_size=INT32)
 
 
 def _prepare_window(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=2, outputs=1)
-    input = node.input(0)
-    weights = node.input(1)
-    output = node.output(0)
+    input, weights, output = node.expect_tensors(2)
     for tensor in (input, weights, output):
         require_type(tensor, TensorType.INT16)
     if not input.dims:
