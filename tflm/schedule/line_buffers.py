@@ -630,13 +630,20 @@ class LineBufferCosts:
     def _coarsest(self, first: int, end: int, budget: int) -> BlockedStage | None:
         """Return the stage with the least work within a budget."""
         stage = self.stage(first, end)
-        if stage is None or self.stage_peak(BlockedStage(first, end, FINEST)) > budget:
+        if stage is None or self._has_needless_totals(stage, budget):
+            return None
+        if self.stage_peak(BlockedStage(first, end, FINEST)) > budget:
             return None
         blockings = self._blockings(first, end)
         place = bisect.bisect_left(
             blockings, True, key=lambda blocking: self.stage_peak(BlockedStage(first, end, blocking)) <= budget
         )
         return BlockedStage(first, end, blockings[min(place, len(blockings) - 1)])
+
+    def _has_needless_totals(self, stage: LineBufferStage, budget: int) -> bool:
+        """Whether an operator combines rows with totals although its whole input fits."""
+        is_fed = self._feed is not None
+        return not is_fed and any(each.totals_bytes and self.alone[each.index] <= budget for each in stage.operators)
 
     def _work(self, chosen: BlockedStage) -> int:
         """Return the work of a stage: its calls and moved bytes."""
