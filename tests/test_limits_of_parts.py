@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from checked_program import CheckedProgram, needs_compiler
+from differential import run
 from hypothesis import given
 from hypothesis import strategies as st
-from models import FLOAT32, INT8
+from models import FLOAT32, INT8, INT16
+from reference_kernels import ReferenceKernels, plan
 
 import tflm
 from tflm.compiler import host
@@ -17,8 +21,17 @@ from tflm.kernels.reference import decode
 from tflm.kernels.reference.decode import Encoded, huffman_codes
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.encodings import smallest_encoding
+from tflm.schedule.call_checker import values_lost_in_calls
 from tflm.schedule.operator_costs import MEASURED_COPIES, _difference
-from tflm.schema import ModelBuilder, quantized
+from tflm.schema import (
+    BuiltinOperator,
+    FullyConnectedOptions,
+    IfOptions,
+    ModelBuilder,
+    SVDFOptions,
+    TensorType,
+    quantized,
+)
 
 # --- Scratch buffers -------------------------------------------------------------------------------------------------
 
@@ -120,3 +133,61 @@ def test_codes_of_equal_lengths_are_read_from_as_many_words_as_they_fill(bits: i
         assert found.end == bits * count
         assert found.words - found.put_back_words == -(-found.end // 32)
         assert (found.indices, found.put_back) == (count, 0)
+
+
+# --- Plans of C programs ---------------------------------------------------------------------------------------------
+
+
+def state_in_a_branch(other: int = 2) -> tflm.Model:
+    """An IF whose first branch has a state, before another operator.
+
+    Args:
+        other: the subgraph of the other branch; 1 for the same.
+    """
+    builder = ModelBuilder()
+    main, scale = builder.subgraph(), quantized(0.5)
+    condition, x = main.input("condition", (1,), TensorType.BOOL), main.input("x", (1, 64), INT8, scale)
+    a, y = main.tensor("a", (1, 4), INT8, scale), main.tensor("y", (1, 4), INT8, scale)
+    main.operator(BuiltinOperator.IF, [condition, x], [a], IfOptions(then_subgraph_index=1, else_subgraph_index=other))
+    main.operator(BuiltinOperator.RELU, [a], [y])
+    main.output(y)
+    branch = builder.subgraph("branch")
+    x = branch.input("x", (1, 64), INT8, scale)
+    features = branch.constant("features", np.ones((4, 64), np.int8), quantized(0.01))
+    time = branch.constant("time", np.ones((4, 2), np.int16), quantized(0.01))
+    bias = branch.constant("bias", np.zeros(4, np.int32), quantized(0.001))
+    state = branch.tensor("state", (1, 8), INT16, quantized(0.1), is_variable=True)
+    y = branch.tensor("y", (1, 4), INT8, scale)
+    branch.operator(BuiltinOperator.SVDF, [x, features, time, bias, state], [y], SVDFOptions(rank=1))
+    branch.output(y)
+    plain = builder.subgraph("plain")
+    x, y = plain.input("x", (1, 64), INT8, scale), plain.tensor("y", (1, 4), INT8, scale)
+    weights = plain.constant("weights", np.ones((4, 64), np.int8), quantized(0.01))
+    plain.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y], FullyConnectedOptions())
+    plain.output(y)
+    return tflm.Model(builder.build())
+
+
+@needs_compiler
+@pytest.mark.parametrize("other", [1, 2])
+def test_c_programs_keep_the_state_of_a_branch(tmp_path: Path, other: int) -> None:
+    """The other branch leaves it as it is, or is the same subgraph."""
+    model, rng = state_in_a_branch(other), np.random.default_rng(0)
+    steps = [[np.array([i % 3 > 0]), rng.integers(-128, 128, (1, 64)).astype(np.int8)] for i in range(8)]
+    found = CheckedProgram(tflm.compile_model(model, "net"), tmp_path).run(steps)
+    for ours, theirs in zip(found, run(bytes(model.data), steps), strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+def test_a_state_of_another_subgraph_may_not_be_overwritten() -> None:
+    model = state_in_a_branch()
+    planned, kernels = plan(model), ReferenceKernels(model)
+    places = {key: i for i, buffer in enumerate(planned.buffers) for key, _ in buffer.tensors}
+    names = {(i, j): t.name for i, s in enumerate(model.subgraphs) for j, t in enumerate(s.tensors or ())}
+    (state,) = (places[key] for key, name in names.items() if name == "state" and key in places)
+    assert not list(values_lost_in_calls(model, planned, kernels))
+    for key, place in places.items():
+        if place != state:
+            buffers = list(planned.buffers)
+            buffers[place] = buffers[place]._replace(offset=buffers[state].offset, memory=buffers[state].memory)
+            assert list(values_lost_in_calls(model, planned._replace(buffers=tuple(buffers)), kernels)), names[key]

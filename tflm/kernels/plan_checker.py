@@ -107,7 +107,7 @@ class SymbolicRun:
 
     def lost(self) -> Iterator[LostValue]:
         """Run the first subgraph as its caller does."""
-        variables = self._variables()
+        variables = self._lasting()
         for key in variables:
             self._make(key, None)
         for tensor in self._subgraphs[0].inputs or ():
@@ -119,8 +119,8 @@ class SymbolicRun:
             self._look(key, None)
         yield from self._found()
 
-    def _variables(self) -> list[TensorKey]:
-        """The variables in the head that some operator uses."""
+    def _lasting(self) -> list[TensorKey]:
+        """The tensors that the next invoke reads: variables in the head that some operator uses."""
         return [
             (i, tensor)
             for i, subgraph in enumerate(self._subgraphs)
@@ -252,13 +252,17 @@ class SymbolicRun:
         inputs, outputs = (self._keys(here[0], side) for side in (operator.inputs, operator.outputs))
         for condition in inputs[:1]:
             self._look(condition, here)
-        before, after = self._memory, None
+        before, contents, after = self._memory, self._contents, None
         values = [next(self._values) for _ in outputs]
+        lasting = {key: next(self._values) for key in self._lasting()}
         for branch in (options.then_subgraph_index, options.else_subgraph_index):
-            self._memory = before.copy()
+            self._memory, self._contents = before.copy(), dict(contents)
             yield from self._call(here, branch, inputs[1:])
             for result, key, value in zip(self._keys(branch, self._subgraphs[branch].outputs), outputs, values):
                 self._copy(here, result, key)
+                self._make(key, here, value)
+            for key, value in lasting.items():  # as the branch left it
+                self._look(key, here)
                 self._make(key, here, value)
             if after is not None:
                 self._memory.meet(after)

@@ -65,7 +65,7 @@ class _Calls(SymbolicRun):
         for buffer in self._plan.buffers:
             if not 0 <= buffer.offset <= self._plan.memories[buffer.memory] - buffer.size:
                 yield f"{buffer.name} exceeds its memory"
-        lasting = self._lasting_tensors()
+        lasting = self._lasting()
         kept = [(begin, buffer) for begin, buffer in zip(self._begins, self._plan.buffers) if self._is_kept(buffer)]
         values = [next(self._values) for _ in kept]
         for value, (begin, buffer) in zip(values, kept):
@@ -91,7 +91,7 @@ class _Calls(SymbolicRun):
             if any((value, begin) not in label.values for _, _, label in labels):
                 yield f"{buffer.name} is overwritten before the next invoke"
 
-    def _lasting_tensors(self) -> list[TensorKey]:
+    def _lasting(self) -> list[TensorKey]:
         """Return variables, and outputs of operators that may end an invoke: the next invoke reads these."""
         found = []
         for i, subgraph in enumerate(self._subgraphs):
