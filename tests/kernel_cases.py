@@ -181,7 +181,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"better": better, "x": dtype} for better, dtype in (("less", "int8"), ("greater", "float32"))
     ],
     signal.overlap_add: [*map(_same("added", "x", "y", "sums"), ("int16", "float32"))],
-    normalization.softmax_float32: [*map(_same("real_exp"), ("series", "library"))],
+    normalization.softmax_float32: [*map(_same("exps"), ("series", "library"))],
     normalization.softmax_int8: [{"y": dtype} for dtype in ("int8", "int16")],
     unary.each: [
         *_functions(_ALL_FLOAT32, x="float32", y="float32"),

@@ -137,17 +137,37 @@ RealExp = Annotated[Callable[..., Any], REAL_EXPS]
 """Exponentials of float32; see `recurrent`."""
 
 
+@inlined
+def exps_by_series(x: Any, y: Any, first: int, end: int, largest: Any, factor: Any) -> Any:
+    """Set a row of y to the exponentials, which are computed in vectors, and return their sum."""
+    for i in range(first, end):
+        y[i] = as_float32(exponential(as_float64((x[i] - largest) * factor)))
+    total = as_float32(0)
+    for i in range(first, end):
+        total += y[i]
+    return total
+
+
+@inlined
+def exps_of_library(x: Any, y: Any, first: int, end: int, largest: Any, factor: Any) -> Any:
+    """As `exps_by_series`, one by one."""
+    total = as_float32(0)
+    for i in range(first, end):
+        power = np.exp((x[i] - largest) * factor)
+        y[i] = power
+        total += power
+    return total
+
+
+Exps = Annotated[Callable[..., Any], {"series": exps_by_series, "library": exps_of_library}]
+
+
 @kernel
-def softmax_float32(real_exp: RealExp, x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: int) -> int:
+def softmax_float32(exps: Exps, x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: int) -> int:
     """Compute SOFTMAX of floats."""
     factor = beta[0]
     for first in range(0, rows * depth, depth):
-        largest = largest_of(x, first, depth)
-        for i in range(first, first + depth):
-            y[i] = real_exp((x[i] - largest) * factor)
-        total = as_float32(0)
-        for i in range(first, first + depth):
-            total += y[i]
+        total = exps(x, y, first, first + depth, largest_of(x, first, depth), factor)
         for i in range(first, first + depth):
             y[i] = y[i] / total
     return DONE
@@ -162,8 +182,8 @@ def _bind_softmax(context: KernelContext, node: Node, profile: Profile) -> list[
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     op = node.op_data
     if x.dtype == np.float32:
-        real_exp = "series" if profile.has_tiles else "library"
-        return [softmax_float32.step(real_exp=real_exp, **arrays, beta=np.array([op], np.float32))]
+        computed = "series" if profile.has_tiles else "library"
+        return [softmax_float32.step(exps=computed, **arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
         multiplier = multiplier_of(QuantizedMultiplier(op.significand, op.shift))
         tables = {"exps": op.exp_lut, "inverses": op.one_over_one_plus_x_lut}
