@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis, axes, image_elements, require_room
@@ -27,7 +26,13 @@ from tflm.kernels.layers.product import (
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.requests import Request, TempInput, TempOutput
 from tflm.kernels.support.activation import activation_range, quantized_activation_range
-from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
+from tflm.kernels.support.checks import (
+    element_count,
+    require_one_type,
+    require_scale,
+    require_type,
+    shape_error,
+)
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.targets import INT, INT32, POINTER, Since, Struct, When
@@ -72,16 +77,13 @@ class ConvolutionInputs(NamedTuple):
         output = node.output(0)
         input = node.input(self.input)
         weights = node.input(self.weights)
-        require_type(input, *self.weight_types)
-        require_same_type(output, input)
+        require_one_type(self.weight_types, input, output)
         require_type(weights, *self.weight_types[input.type])
         for tensor in (input, weights, output):
             if len(tensor.dims) != 4 or 0 in tensor.dims:
-                reason = f"has shape {list(tensor.dims)}; must have 4 dimensions, none of them 0"
-                raise OperatorError(reason, tensor=tensor.name)
+                raise shape_error(tensor, "; must have 4 dimensions, none of them 0")
         if input.dims[0] != output.dims[0]:
-            reason = f"has shape {list(output.dims)}, must have as many batches as the input's {list(input.dims)}"
-            raise OperatorError(reason, tensor=output.name)
+            raise shape_error(output, f", must have as many batches as the input's {list(input.dims)}")
         self._check_bias(node, input, output)
         return input, weights, output
 
@@ -91,8 +93,7 @@ class ConvolutionInputs(NamedTuple):
         bias = node.eval_input(self.bias)
         require_type(bias, *self.bias_types[input.type])
         if element_count(bias) < output.dims[3]:
-            reason = f"has shape {list(bias.dims)}, {output.dims[3]} channels need one element each"
-            raise OperatorError(reason, tensor=bias.name)
+            raise shape_error(bias, f", {output.dims[3]} channels need one element each")
 
     def tensor_requests(self, node: Node) -> Iterator[Request]:
         """The tensors that TFLM allocates to compute the quantization."""

@@ -36,7 +36,7 @@ from tflm.kernels.requests import TempInput, TempOutput, always, tensors
 from tflm.kernels.support.activation import SCALES, SCALES_OF_LEAKY_RELU
 from tflm.kernels.support.checks import (
     require_alike,
-    require_same_type,
+    require_one_type,
     require_scale,
     require_symmetric_int16,
     require_type,
@@ -257,8 +257,7 @@ class Prelu:
 def _prepare_prelu(context: KernelContext, node: Node) -> None:
     input, alpha = node.input(0), node.input(1)
     output = node.output(0)
-    require_type(input, *ALPHA_TYPES)
-    require_same_type(output, input)
+    require_one_type(ALPHA_TYPES, input, output)
     require_type(alpha, ALPHA_TYPES[input.type])
     require_broadcast(input, alpha, output, RANK_4D, RANK_4D)
     if input.type == TensorType.FLOAT32:

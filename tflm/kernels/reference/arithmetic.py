@@ -36,11 +36,11 @@ from tflm.kernels.support.activation import (
     quantized_activation_range,
 )
 from tflm.kernels.support.checks import (
+    require_one_type,
     require_same_shape,
     require_same_type,
     require_scale,
     require_symmetric_int16,
-    require_type,
 )
 from tflm.kernels.support.elementwise import MAXIMUM_RANK, RANK_4D, BinaryFunction, bind_binary, require_broadcast
 from tflm.memory.tensor import TfLiteTensor
@@ -224,9 +224,7 @@ def prepared_tensors(
     input1 = node.input(0)
     input2 = node.input(1)
     output = node.output(0)
-    require_type(input1, *types)
-    require_same_type(input2, input1)
-    require_same_type(output, input1)
+    require_one_type(types, input1, input2, output)
     require_broadcast(input1, input2, output, maximum_rank)
     return input1, input2, output
 
@@ -516,8 +514,7 @@ def _prepare_add_n(context: KernelContext, node: Node) -> None:
     node.expect(outputs=1)
     first = node.input(0)
     output = node.output(0)
-    require_type(first, *ADD_N_TYPES)
-    require_same_type(output, first)
+    require_one_type(ADD_N_TYPES, first, output)
     for i in range(1, len(node.inputs)):
         _check_alike(node.input(i), first)
     require_same_shape(output, first)

@@ -22,9 +22,10 @@ from tflm.kernels.shapes import broadcast
 from tflm.kernels.support.checks import (
     AnyTensor,
     element_count,
-    require_same_type,
+    require_one_type,
     require_scale,
     require_type,
+    shape_error,
     unary_tensors,
 )
 from tflm.kernels.support.elementwise import (
@@ -104,8 +105,7 @@ class Comparison:
 def _prepare_comparison(context: KernelContext, node: Node) -> None:
     input1, input2 = node.input(0), node.input(1)
     output = node.eval_output(0)
-    require_type(input1, *TYPES[node.operator])
-    require_same_type(input2, input1)
+    require_one_type(TYPES[node.operator], input1, input2)
     require_type(output, *OUTPUT_TYPES)
     require_broadcast(input1, input2, output, RANK_4D)
     compare = UFUNCS[node.operator]
@@ -165,9 +165,7 @@ def smaller(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _registration_extreme(operator: BuiltinOperator, function: BinaryFunction) -> Registration:
     def prepare(context: KernelContext, node: Node) -> None:
         input1, input2, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
-        require_type(output, *EXTREME_TYPES)
-        require_same_type(input1, output)
-        require_same_type(input2, output)
+        require_one_type(EXTREME_TYPES, output, input1, input2)
         require_broadcast(input1, input2, output)
         node.op_data = function
 
@@ -223,9 +221,7 @@ OP_DATA_SELECT = Struct(
 def _prepare_select(context: KernelContext, node: Node) -> None:
     condition, x, y, output = node.expect_tensors(3)
     require_type(condition, TensorType.BOOL)
-    require_type(x, *SELECT_TYPES)
-    require_same_type(y, x)
-    require_same_type(output, x)
+    require_one_type(SELECT_TYPES, x, y, output)
     _check_shapes([condition, x, y], output)
 
 
@@ -238,7 +234,7 @@ def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
     one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
     limit = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else SELECT_RANK
     if len(shape) > limit or (output.dims != shape and not one_each):
-        raise OperatorError(f"has shape {list(output.dims)}, must have {list(shape)}", tensor=output.name)
+        raise shape_error(output, f", must have {list(shape)}")
 
 
 def _bind_select(context: KernelContext, node: Node) -> Run:

@@ -24,9 +24,11 @@ from tflm.kernels.support.checks import (
     constant_integers,
     element_count,
     require_alike,
+    require_one_type,
     require_same_type,
     require_type,
     require_zero_point,
+    shape_error,
 )
 from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -69,8 +71,7 @@ def _prepare_concatenation(context: KernelContext, node: Node) -> None:
     output = node.output(0)
     if options.fused_activation_function != ActivationFunctionType.NONE:
         raise OperatorError(f"cannot be fused with {options.fused_activation_function.name}")
-    require_type(first, *CONCATENATION_TYPES)
-    require_same_type(output, first)
+    require_one_type(CONCATENATION_TYPES, first, output)
     if len(node.inputs) > MAXIMUM_INPUTS:
         raise OperatorError(f"has {len(node.inputs)} inputs, at most {MAXIMUM_INPUTS} are supported")
     inputs = [node.input(i) for i in range(len(node.inputs))]
@@ -195,8 +196,7 @@ def _check_slices(slices: Sequence[TfLiteEvalTensor], whole: TfLiteEvalTensor, a
     for slice in slices:
         require_same_type(slice, whole)
         if element_count(slice) != size:
-            reason = f"has shape {list(slice.dims)}; a slice of {list(whole.dims)} has {size} elements"
-            raise OperatorError(reason, tensor=slice.name)
+            raise shape_error(slice, f"; a slice of {list(whole.dims)} has {size} elements")
 
 
 def _outputs(node: Node) -> list[TfLiteEvalTensor]:

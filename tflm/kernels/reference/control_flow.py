@@ -19,7 +19,7 @@ from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, TempInput, TempOutput, always, tensors
-from tflm.kernels.support.checks import element_count, require_type
+from tflm.kernels.support.checks import element_count, require_type, shape_error
 from tflm.kernels.support.elementwise import Copy, bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -74,7 +74,7 @@ def _prepare_if(context: KernelContext, node: Node) -> None:
     condition = node.input(0)
     require_type(condition, TensorType.BOOL)
     if element_count(condition) != 1:
-        raise OperatorError(f"has shape {list(condition.dims)}, a condition is one element", tensor=condition.name)
+        raise shape_error(condition, ", a condition is one element")
     _require_counts(context, options.then_subgraph_index, len(node.inputs) - 1, len(node.outputs))
 
 
@@ -163,7 +163,7 @@ def _bind_call(
 def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
     """Return the bytes of a condition's result. TFLM reads the first one, regardless of the type."""
     if element_count(tensor) < 1:
-        raise OperatorError(f"has shape {list(tensor.dims)}, a condition has an element", tensor=tensor.name)
+        raise shape_error(tensor, ", a condition has an element")
     return tensor.elements.reshape(-1).view(np.uint8)
 
 
@@ -220,8 +220,7 @@ def copies_between(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLite
 def _copy(source: TfLiteEvalTensor, target: TfLiteEvalTensor) -> Copy:
     sizes = source.byte_length, source.elements.nbytes, target.elements.nbytes
     if len(set(sizes)) != 1:
-        reason = f"has shape {list(source.dims)}, {target.name!r} has {list(target.dims)}: the sizes must match"
-        raise OperatorError(reason, tensor=source.name)
+        raise shape_error(source, f", {target.name!r} has {list(target.dims)}: the sizes must match")
     if not target.elements.flags.writeable:
         raise OperatorError("is a constant of the model; a subgraph's input cannot be constant", tensor=target.name)
     return target.elements.reshape(-1).view(np.uint8), source.elements.reshape(-1).view(np.uint8)
@@ -266,7 +265,7 @@ def _prepare_var_handle(context: KernelContext, node: Node) -> None:
     resource_id[0] = context.find_or_create_resource(options.container or "", options.shared_name or "")
     output = node.eval_output(0)
     if element_count(output) != 1:
-        raise OperatorError(f"has shape {list(output.dims)}, a handle is one element", tensor=output.name)
+        raise shape_error(output, ", a handle is one element")
     require_type(output, TensorType.RESOURCE, TensorType.INT32)
     output.data = resource_id.reshape(output.dims)
 
@@ -313,7 +312,7 @@ def _bind_read_variable(context: KernelContext, node: Node) -> Run:
 def _check_handle(handle: TfLiteEvalTensor) -> None:
     require_type(handle, TensorType.RESOURCE, TensorType.INT32)
     if element_count(handle) != 1:
-        raise OperatorError(f"has shape {list(handle.dims)}, a handle is one element", tensor=handle.name)
+        raise shape_error(handle, ", a handle is one element")
 
 
 def _id_in(ids: npt.NDArray[Any]) -> int:

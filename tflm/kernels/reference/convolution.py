@@ -36,7 +36,7 @@ from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer
 from tflm.kernels.shapes import from_values
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
-from tflm.kernels.support.checks import element_count
+from tflm.kernels.support.checks import element_count, shape_error
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions
@@ -106,8 +106,7 @@ def _check_channels(input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTe
         )
         raise OperatorError(reason, tensor=weights.name)
     if channels > weights.dims[0]:
-        reason = f"has shape {list(output.dims)}, the weights {list(weights.dims)} give {weights.dims[0]} channels"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", the weights {list(weights.dims)} give {weights.dims[0]} channels")
 
 
 def _bind_conv(context: KernelContext, node: Node) -> Run:
@@ -205,7 +204,7 @@ def _check_depthwise_channels(
     input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor, multiplier: int
 ) -> None:
     if weights.dims[0] < 1:
-        raise OperatorError(f"has shape {list(weights.dims)}, its first dimension must be 1", tensor=weights.name)
+        raise shape_error(weights, ", its first dimension must be 1")
     for tensor in (weights, output):
         if tensor.dims[3] != input.dims[3] * multiplier:
             reason = (

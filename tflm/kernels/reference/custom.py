@@ -25,7 +25,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.node import InvokeAborted, KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, tensors
-from tflm.kernels.support.checks import element_count, require_same_type, require_type
+from tflm.kernels.support.checks import element_count, require_same_type, require_type, shape_error
 from tflm.memory.tensor import TFLITE_QUANTIZATION_PARAMS, TfLiteEvalTensor
 from tflm.releases.release import WHEEL_SOURCE
 from tflm.schema.enums import TensorType
@@ -39,11 +39,10 @@ TYPES = (TensorType.INT32,)
 def _prepare_classifier(context: KernelContext, node: Node) -> None:
     posteriors, classes, thresholds, reached, chosen = node.expect_tensors(3, 2)
     if len(posteriors.dims) not in (1, 2):
-        raise OperatorError(f"has shape {list(posteriors.dims)}, must have 1 or 2 dimensions", tensor=posteriors.name)
+        raise shape_error(posteriors, ", must have 1 or 2 dimensions")
     for tensor in (classes, thresholds, reached, chosen):
         if len(tensor.dims) != 1 or tensor.dims != classes.dims:
-            reason = f"has shape {list(tensor.dims)}; must have one element for each requested class"
-            raise OperatorError(reason, tensor=tensor.name)
+            raise shape_error(tensor, "; must have one element for each requested class")
     for tensor in (posteriors, classes, thresholds, chosen):
         require_type(tensor, *TYPES)
     require_type(reached, TensorType.BOOL)
@@ -292,20 +291,17 @@ def _prepare_detection_postprocess(context: KernelContext, node: Node) -> None:
     for tensor in (encodings, predictions, anchors):
         require_type(tensor, TensorType.FLOAT32)
     if len(encodings.dims) != 3 or encodings.dims[0] != 1 or encodings.dims[2] < BOX:
-        reason = f"has shape {list(encodings.dims)}, must be [1, boxes, {BOX} or more]"
-        raise OperatorError(reason, tensor=encodings.name)
+        raise shape_error(encodings, f", must be [1, boxes, {BOX} or more]")
     boxes, classes = encodings.dims[1], parameters.num_classes
     if predictions.dims not in ((1, boxes, classes), (1, boxes, classes + 1)):
-        reason = f"has shape {list(predictions.dims)}, must be [1, {boxes}, {classes}], or one more with a background"
-        raise OperatorError(reason, tensor=predictions.name)
+        raise shape_error(predictions, f", must be [1, {boxes}, {classes}], or one more with a background")
     if len(anchors.dims) != 2 or element_count(anchors) < boxes * BOX:
-        raise OperatorError(f"has shape {list(anchors.dims)}, must be [{boxes}, {BOX}]", tensor=anchors.name)
+        raise shape_error(anchors, f", must be [{boxes}, {BOX}]")
     count = parameters.max_detections if parameters.use_regular_nms else 1
     for output, needed in zip((node.eval_output(i) for i in range(4)), (BOX * count, count, count, 1)):
         require_type(output, TensorType.FLOAT32)
         if element_count(output) < needed:
-            reason = f"has shape {list(output.dims)}, must have room for {needed} elements"
-            raise OperatorError(reason, tensor=output.name)
+            raise shape_error(output, f", must have room for {needed} elements")
 
 
 def _requests_detection(node: Node) -> Iterator[Request]:

@@ -58,6 +58,7 @@ from tflm.kernels.support.checks import (
     require_scale,
     require_type,
     require_zero_point,
+    shape_error,
 )
 from tflm.memory.tensor import TFLITE_EVAL_TENSOR, TFLITE_TYPE, TfLiteTensor, int_array_bytes
 from tflm.releases.release import WHEEL_SOURCE
@@ -194,18 +195,15 @@ def multiplier_requests(node: Node) -> tuple[Request, ...]:
 def _check_shapes(node: Node) -> None:
     input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
     if len(weights.dims) < 2 or 0 in weights.dims:
-        raise OperatorError(f"has shape {list(weights.dims)}; weights are (rows, depth)", tensor=weights.name)
+        raise shape_error(weights, "; weights are (rows, depth)")
     rows, depth = weights.dims[-2:]
     if not output.dims or not 0 < output.dims[-1] <= rows:
-        reason = f"has shape {list(output.dims)}, its last dimension must be the {rows} rows of the weights"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", its last dimension must be the {rows} rows of the weights")
     batches = element_count(output) // output.dims[-1]
     if element_count(input) != batches * depth:
-        reason = f"has shape {list(input.dims)}; {batches} rows of output need {batches} x {depth} elements"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f"; {batches} rows of output need {batches} x {depth} elements")
     if node.has_input(BIAS) and element_count(bias := node.input(BIAS)) < output.dims[-1]:
-        reason = f"has shape {list(bias.dims)}, {output.dims[-1]} rows need one element each"
-        raise OperatorError(reason, tensor=bias.name)
+        raise shape_error(bias, f", {output.dims[-1]} rows need one element each")
 
 
 def _quantization_fully_connected(context: KernelContext, node: Node) -> OpDataFullyConnected:
@@ -414,15 +412,13 @@ def _prepare_batch_matmul(context: KernelContext, node: Node) -> None:
         require_same_type(tensor, left)
     for tensor in (left, right):
         if len(tensor.dims) not in RANKS:
-            reason = f"has shape {list(tensor.dims)}, must have {RANKS[0]} to {RANKS[-1]} dimensions"
-            raise OperatorError(reason, tensor=tensor.name)
+            raise shape_error(tensor, f", must have {RANKS[0]} to {RANKS[-1]} dimensions")
     options = node.options(BatchMatMulOptions)
     if left.type != TensorType.FLOAT32:
         node.op_data = _quantization_batch_matmul(left, right, output)
     shape = _output_shape(left, right, options)
     if len(shape) > len(output.dims) or math.prod(shape) != element_count(output):
-        reason = f"has shape {list(output.dims)}, the product has {list(shape)}"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", the product has {list(shape)}")
     # TFLM ignores the shape in the model.
     context.allocate_requested(node)
     node.eval_output(0).dims = shape
@@ -467,8 +463,7 @@ def _output_shape(left: TfLiteTensor, right: TfLiteTensor, options: BatchMatMulO
     rows, depth = _swapped(left.dims[-2:], options.adj_x)
     right_depth, columns = _swapped(right.dims[-2:], options.adj_y)
     if depth != right_depth:
-        reason = f"has shape {list(left.dims)}, whose depth of {depth} is not that of {list(right.dims)}, {right_depth}"
-        raise OperatorError(reason, tensor=left.name)
+        raise shape_error(left, f", whose depth of {depth} is not that of {list(right.dims)}, {right_depth}")
     try:
         batches = np.broadcast_shapes(left.dims[:-2], right.dims[:-2])
     except ValueError:

@@ -17,7 +17,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Reads, Request, tensors, writable_dims
 from tflm.kernels.shapes import Shapes, StaticNode, Values, require_axis
-from tflm.kernels.support.checks import element_count, require_same_type, require_type, require_zero_point
+from tflm.kernels.support.checks import element_count, require_same_type, require_type, require_zero_point, shape_error
 from tflm.kernels.support.elementwise import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -48,8 +48,7 @@ def _prepare_gather(context: KernelContext, node: Node) -> None:
         reason = f"has {options.batch_dims} batch dimensions; must be the first of {axis} before the one indexed"
         raise OperatorError(reason, tensor=indices.name)
     if input.dims[:batch_dims] != indices.dims[:batch_dims]:
-        reason = f"has shape {list(indices.dims)}, must begin with {list(input.dims[:batch_dims])}"
-        raise OperatorError(reason, tensor=indices.name)
+        raise shape_error(indices, f", must begin with {list(input.dims[:batch_dims])}")
     _shape_output(context, node, input, (*input.dims[:axis], *indices.dims[batch_dims:], *input.dims[axis + 1 :]))
     node.op_data = axis, batch_dims
 
@@ -59,7 +58,7 @@ def _shape_output(context: KernelContext, node: Node, input: TfLiteTensor, dims:
     output = node.eval_output(0)
     require_same_type(output, input)
     if len(output.dims) < len(dims):
-        raise OperatorError(f"has shape {list(output.dims)}, must have {list(dims)}", tensor=output.name)
+        raise shape_error(output, f", must have {list(dims)}")
     context.allocate_requested(node)
     output.dims = dims
 
@@ -109,7 +108,7 @@ def _prepare_gather_nd(context: KernelContext, node: Node) -> None:
         if not tensor.dims:
             raise OperatorError("is a scalar, must have a dimension", tensor=tensor.name)
     if 0 in input.dims:
-        raise OperatorError(f"has shape {list(input.dims)}: no elements", tensor=input.name)
+        raise shape_error(input, ": no elements")
     length = indices.dims[-1]
     if length > min(len(input.dims), LONGEST_INDEX):
         reason = (
@@ -149,19 +148,18 @@ def _prepare_embedding_lookup(context: KernelContext, node: Node) -> None:
     require_type(value, *TYPES)
     require_type(output, *({TensorType.FLOAT32, value.type}))
     if len(lookup.dims) != 1:
-        raise OperatorError(f"has shape {list(lookup.dims)}, must have one dimension", tensor=lookup.name)
+        raise shape_error(lookup, ", must have one dimension")
     if len(value.dims) < 2 or value.dims[0] == 0:
-        reason = f"has shape {list(value.dims)}, must have rows, and at least two dimensions"
-        raise OperatorError(reason, tensor=value.name)
+        raise shape_error(value, ", must have rows, and at least two dimensions")
     node.op_data = None
     if value.type != output.type:
         require_zero_point(value, 0)
         node.op_data = np.float32(value.scale)
     dims = (*lookup.dims, *value.dims[1:])
     if len(output.dims) < len(dims) or any(n != 1 for n in output.dims[len(dims) :]):
-        raise OperatorError(f"has shape {list(output.dims)}, must have {list(dims)}", tensor=output.name)
+        raise shape_error(output, f", must have {list(dims)}")
     if element_count(output) < math.prod(dims):
-        raise OperatorError(f"has shape {list(output.dims)}, too small for {list(dims)}", tensor=output.name)
+        raise shape_error(output, f", too small for {list(dims)}")
     context.allocate_requested(node)
     output.dims = (*dims, *output.dims[len(dims) :])
 

@@ -44,12 +44,13 @@ from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import (
+    require_one_type,
     require_same_shape,
     require_same_size,
-    require_same_type,
     require_scale,
     require_type,
     require_zero_point,
+    shape_error,
 )
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
@@ -146,8 +147,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 def _prepare_log(context: KernelContext, node: Node) -> None:
     input, output = _tensors(node, lowest_rank=0)
-    require_type(input, *LOG_TYPES)
-    require_same_type(output, input)
+    require_one_type(LOG_TYPES, input, output)
     require_same_shape(output, input)
     if input.type == TensorType.INT8:
         require_zero_point(output, 127)
@@ -178,12 +178,11 @@ def _tensors(node: Node, lowest_rank: int = 1) -> tuple[TfLiteTensor, TfLiteTens
     node.expect(inputs=1, outputs=1)
     input = node.input(0)
     if len(input.dims) < lowest_rank or 0 in input.dims[-1:]:
-        raise OperatorError(f"has shape {list(input.dims)}; softmax goes along its last dimension", tensor=input.name)
+        raise shape_error(input, "; softmax goes along its last dimension")
     output = node.output(0)
     require_same_size(output, input)
     if output.dims[-1:] != input.dims[-1:]:
-        reason = f"has shape {list(output.dims)}, its last dimension must be that of the input, {list(input.dims)}"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", its last dimension must be that of the input, {list(input.dims)}")
     return input, output
 
 
@@ -389,8 +388,7 @@ L2_NORMALIZATION_PARAMS = Struct("L2NormalizationParams", input_zero_point=INT32
 def _prepare_l2(context: KernelContext, node: Node) -> None:
     """The op data is the input's zero point."""
     input, output = node.expect_tensors(1)
-    require_type(output, *TYPES)
-    require_same_type(input, output)
+    require_one_type(TYPES, output, input)
     if not 1 <= len(input.dims) <= MAXIMUM_RANK:
         raise OperatorError(
             f"has shape {list(input.dims)}, must have 1 to {MAXIMUM_RANK} dimensions", tensor=input.name

@@ -15,7 +15,14 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput, tensors
 from tflm.kernels.shapes import padded_shape
-from tflm.kernels.support.checks import constant_integers, element_count, require_same_type, require_type
+from tflm.kernels.support.checks import (
+    constant_integers,
+    element_count,
+    require_one_type,
+    require_same_type,
+    require_type,
+    shape_error,
+)
 from tflm.kernels.support.elementwise import Copy, Copying, view_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, MirrorPadMode, TensorType
@@ -45,11 +52,9 @@ def _prepare_pad(context: KernelContext, node: Node) -> None:
     paddings = node.input(PADDINGS)
     value = node.input(VALUE) if node.has_input(VALUE) else None
     output = node.output(0)
-    require_type(input, *TYPES)
-    require_same_type(output, input)
+    require_one_type(TYPES, input, output)
     if element_count(paddings) != 2 * len(output.dims):
-        reason = f"has shape {list(paddings.dims)}; each of {len(output.dims)} dimensions needs two numbers"
-        raise OperatorError(reason, tensor=paddings.name)
+        raise shape_error(paddings, f"; each of {len(output.dims)} dimensions needs two numbers")
     inside = _inside(input, output, constant_integers(paddings, 2 * len(output.dims)))
     if value is not None:
         _check_value(value, output)
@@ -82,7 +87,7 @@ def _inside(input: TfLiteTensor, output: TfLiteTensor, paddings: list[int]) -> t
 def _check_value(value: TfLiteTensor, output: TfLiteTensor) -> None:
     require_same_type(value, output)
     if element_count(value) != 1:
-        raise OperatorError(f"has shape {list(value.dims)}, must be one element", tensor=value.name)
+        raise shape_error(value, ", must be one element")
     if output.type == TensorType.INT8 and (value.scale, value.zero_point) != (output.scale, output.zero_point):
         reason = f"has scale {value.scale:g} and zero point {value.zero_point}, the output has {output.scale:g}"
         raise OperatorError(f"{reason} and {output.zero_point}; they must be equal", tensor=value.name)
@@ -136,13 +141,11 @@ def _prepare_mirror(context: KernelContext, node: Node) -> None:
     """The op data is the distance from the border to the first mirrored element: 1 for REFLECT, 0 for SYMMETRIC."""
     input, paddings = (node.input(i) for i in (INPUT, PADDINGS))
     output = node.output(0)
-    require_type(output, *MIRROR_TYPES)
-    require_same_type(input, output)
+    require_one_type(MIRROR_TYPES, output, input)
     require_type(paddings, TensorType.INT32, TensorType.INT64)
     rank = len(input.dims)
     if paddings.dims != (rank, 2) or len(output.dims) != rank:
-        reason = f"has shape {list(paddings.dims)}; {rank} dimensions need {[rank, 2]}, and an output of as many"
-        raise OperatorError(reason, tensor=paddings.name)
+        raise shape_error(paddings, f"; {rank} dimensions need {[rank, 2]}, and an output of as many")
     options = node.builtin_options
     node.op_data = 1 if isinstance(options, MirrorPadOptions) and options.mode == MirrorPadMode.REFLECT else 0
 

@@ -37,7 +37,7 @@ from tflm.kernels.support.activation import (
     fused_activation,
     quantized_activation_range,
 )
-from tflm.kernels.support.checks import AnyTensor, require_same_type, require_type
+from tflm.kernels.support.checks import AnyTensor, require_one_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Pool2DOptions
@@ -89,12 +89,10 @@ def _prepare(context: KernelContext, node: Node) -> None:
     activation = fused_activation(node, Pool2DOptions)
     input = node.input(0)
     output = node.output(0)
-    require_type(input, *TYPES)
-    require_same_type(output, input)
+    require_one_type(TYPES, input, output)
     shape, rows, columns = _windows(input, node)
     if output.dims != shape:
-        reason = f"has shape {list(output.dims)}, the windows give {list(shape)}"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", the windows give {list(shape)}")
     if input.type == TensorType.FLOAT32:
         limits = activation_range(activation, np.float32)
     else:
@@ -109,8 +107,7 @@ def _prepare_l2(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = node.input(0)
     output = node.eval_output(0)
-    require_type(input, *L2_TYPES)
-    require_same_type(output, input)
+    require_one_type(L2_TYPES, input, output)
     _require_image(output)
     shape, rows, columns = _windows(input, node)
     # TFLM ignores the shape in the model.
@@ -138,7 +135,7 @@ def _windows(input: TfLiteTensor, node: Node) -> tuple[tuple[int, ...], list[Tap
         )
     shape = batches, *(output_size(options.padding, *size) for size in sizes), channels
     if min(shape) <= 0:
-        raise OperatorError(f"has shape {list(input.dims)}, in which no window covers an element", tensor=input.name)
+        raise shape_error(input, ", in which no window covers an element")
     rows, columns = (
         taps(Axis(size, window, sliding_windows, stride, before=padding_before(sliding_windows, size, window, stride)))
         for sliding_windows, (size, window, stride) in zip(shape[1:3], sizes)
@@ -156,8 +153,7 @@ def _element_counts(rows: list[Tap], columns: list[Tap], shape: tuple[int, ...])
 
 def _require_image(tensor: AnyTensor) -> None:
     if len(tensor.dims) != 4:
-        reason = f"has shape {list(tensor.dims)}; it must be (batches, height, width, channels)"
-        raise OperatorError(reason, tensor=tensor.name)
+        raise shape_error(tensor, "; it must be (batches, height, width, channels)")
 
 
 def _bind(pool: Callable[[npt.NDArray[Any], OpDataPooling], npt.NDArray[Any]], node: Node) -> Run:

@@ -21,7 +21,15 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Bind, Refusal, Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempOutput, tensors
 from tflm.kernels.shapes import Shapes, StaticNode, reduced, require_axis, same_as_input
-from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_scale, require_type
+from tflm.kernels.support.checks import (
+    AnyTensor,
+    element_count,
+    require_one_type,
+    require_same_type,
+    require_scale,
+    require_type,
+    shape_error,
+)
 from tflm.kernels.support.elementwise import as_numbers, bind_by_parameters
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
@@ -73,8 +81,7 @@ class Rescaling:
 
 def _prepare_sum(context: KernelContext, node: Node) -> None:
     input, output = _tensors(node)
-    require_type(input, *SUM_TYPES)
-    require_same_type(output, input)
+    require_one_type(SUM_TYPES, input, output)
     if input.type != TensorType.FLOAT32:
         significand, shift = quantize_multiplier(input.scale / require_scale(output))
         node.op_data = Rescaling(significand, shift, input.zero_point, output.zero_point)
@@ -82,8 +89,7 @@ def _prepare_sum(context: KernelContext, node: Node) -> None:
 
 def _prepare_min_max(context: KernelContext, node: Node) -> None:
     input, output = _tensors(node)
-    require_type(input, *MIN_MAX_TYPES)
-    require_same_type(output, input)
+    require_one_type(MIN_MAX_TYPES, input, output)
     if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (output.scale, output.zero_point):
         reason = f"has scale {output.scale:g} and zero point {output.zero_point}, the input has {input.scale:g}"
         raise OperatorError(f"{reason} and {input.zero_point}; they must be equal", tensor=output.name)
@@ -91,8 +97,7 @@ def _prepare_min_max(context: KernelContext, node: Node) -> None:
 
 def _prepare_all(context: KernelContext, node: Node) -> None:
     input, output = _tensors(node)
-    require_type(input, *ALL_TYPES)
-    require_same_type(output, input)
+    require_one_type(ALL_TYPES, input, output)
 
 
 def _tensors(node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
@@ -169,8 +174,7 @@ def check_output(
     """Reject an output of the wrong size."""
     count = math.prod(size for i, size in enumerate(input.dims) if i not in axes)
     if element_count(output) != count:
-        reason = f"has shape {list(output.dims)}; {list(input.dims)} reduced along {list(axes)} has {count} elements"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f"; {list(input.dims)} reduced along {list(axes)} has {count} elements")
 
 
 Array = npt.NDArray[Any]
@@ -298,7 +302,7 @@ def _prepare_arg(context: KernelContext, node: Node) -> None:
     require_type(axis, TensorType.INT32)
     require_type(output, TensorType.INT32)
     if element_count(axis) == 0:
-        raise OperatorError(f"has shape {list(axis.dims)}; must have one element, the axis", tensor=axis.name)
+        raise shape_error(axis, "; must have one element, the axis")
     if axis.data is not None:
         check_dimension(input, output, axis.data)
 
@@ -310,7 +314,7 @@ def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any])
         math.prod(sizes) for sizes in (input.dims[:dimension], input.dims[dimension:][:1], input.dims[dimension + 1 :])
     )
     if along == 0:
-        raise OperatorError(f"has shape {list(input.dims)}: no element along dimension {dimension}", tensor=input.name)
+        raise shape_error(input, f": no element along dimension {dimension}")
     if element_count(output) != before * after:
         reason = f"has shape {list(output.dims)}; {list(input.dims)} without dimension {dimension} has {before * after}"
         raise OperatorError(f"{reason} elements", tensor=output.name)
@@ -402,12 +406,11 @@ def _prepare_cumsum(context: KernelContext, node: Node) -> None:
     require_type(input, *CUMSUM_TYPES)
     require_type(axis, TensorType.INT32)
     if element_count(axis) != 1:
-        raise OperatorError(f"has shape {list(axis.dims)}, must have one element", tensor=axis.name)
+        raise shape_error(axis, ", must have one element")
     output = node.output(0)
     require_same_type(output, input)
     if not input.dims or output.dims != input.dims:
-        reason = f"has shape {list(output.dims)}, must have the input's {list(input.dims)}, of one dimension or more"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", must have the input's {list(input.dims)}, of one dimension or more")
     if axis.is_constant:
         require_axis(int(axis.data.reshape(-1)[0]), len(input.dims), input.name)
     if output.type == TensorType.INT8:

@@ -18,7 +18,11 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.shapes import Shapes, StaticNode
-from tflm.kernels.support.checks import constant_integers, require_same_type, require_type
+from tflm.kernels.support.checks import (
+    constant_integers,
+    require_one_type,
+    shape_error,
+)
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import ResizeBilinearOptions, ResizeNearestNeighborOptions
@@ -55,17 +59,15 @@ class Neighbours(NamedTuple):
 def _prepared(node: Node, types: tuple[TensorType, ...]) -> tuple[TfLiteTensor, tuple[int, int]]:
     """Check the tensors, and return the input with height and width of the output."""
     input, size, output = node.expect_tensors(2)
-    require_type(output, *types)
-    require_same_type(input, output)
+    require_one_type(types, output, input)
     if len(input.dims) != 4 or 0 in input.dims:
-        reason = f"has shape {list(input.dims)}, must be (batch, height, width, depth)"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, ", must be (batch, height, width, depth)")
     if len(size.dims) != 1:
-        raise OperatorError(f"has shape {list(size.dims)}, must have 2 elements", tensor=size.name)
+        raise shape_error(size, ", must have 2 elements")
     height, width = constant_integers(size, 2)
     dims = (input.dims[0], height, width, input.dims[3])
     if len(output.dims) > 4 or (1,) * (4 - len(output.dims)) + output.dims != dims or min(dims) < 1:
-        raise OperatorError(f"has shape {list(output.dims)}, must have {list(dims)}", tensor=output.name)
+        raise shape_error(output, f", must have {list(dims)}")
     return input, (height, width)
 
 
@@ -74,7 +76,7 @@ def _prepare_nearest(context: KernelContext, node: Node) -> None:
     input, wanted = _prepared(node, NEAREST_TYPES)
     size = node.eval_input(1)
     if size.dims != (2,):
-        raise OperatorError(f"has shape {list(size.dims)}, must have 2 elements", tensor=size.name)
+        raise shape_error(size, ", must have 2 elements")
     options = node.options(ResizeNearestNeighborOptions)
     node.op_data = [_nearest(*sizes, options) for sizes in zip(input.dims[1:3], wanted)]
 
@@ -119,8 +121,7 @@ def _prepare_bilinear(context: KernelContext, node: Node) -> None:
     node.op_data = [values(*sizes, options) for sizes in zip(input.dims[1:3], wanted)]
     for size, dimension in zip(input.dims[1:3], node.op_data):
         if dimension.places[0].max() >= size:
-            reason = f"has shape {list(input.dims)}; so large an output would read beyond its last element"
-            raise OperatorError(reason, tensor=input.name)
+            raise shape_error(input, "; so large an output would read beyond its last element")
 
 
 def _interpolation_values(size: int, wanted: int, options: Options) -> Neighbours:

@@ -19,9 +19,11 @@ from tflm.kernels.support.checks import (
     constant_integers,
     element_count,
     require_alike,
+    require_one_type,
     require_rank,
     require_same_type,
     require_type,
+    shape_error,
     unary_tensors,
 )
 from tflm.kernels.support.elementwise import Copy, Copying
@@ -41,10 +43,9 @@ TFLITE_SHAPE_PARAMS = Struct("TfLiteShapeParams", out_type=TFLITE_TYPE)
 def _prepare_fill(context: KernelContext, node: Node) -> None:
     dims, value = (node.input(i) for i in range(2))
     output = node.output(0)
-    require_type(value, *FILL_TYPES)
-    require_same_type(output, value)
+    require_one_type(FILL_TYPES, value, output)
     if value.dims:
-        raise OperatorError(f"has shape {list(value.dims)}, must be a scalar", tensor=value.name)
+        raise shape_error(value, ", must be a scalar")
     _check_dims(dims, output)
 
 
@@ -53,11 +54,10 @@ def _check_dims(dims: TfLiteTensor, output: TfLiteTensor) -> None:
     if not dims.is_constant:
         raise OperatorError("must be a constant of the model", tensor=dims.name)
     if dims.dims != (len(output.dims),):
-        reason = f"has shape {list(dims.dims)}, must be the {len(output.dims)} dimensions of the output"
-        raise OperatorError(reason, tensor=dims.name)
+        raise shape_error(dims, f", must be the {len(output.dims)} dimensions of the output")
     shape = dims.data.tolist()
     if shape != list(output.dims):
-        raise OperatorError(f"has shape {list(output.dims)}, {dims.name!r} says {shape}", tensor=output.name)
+        raise shape_error(output, f", {dims.name!r} says {shape}")
 
 
 def _prepare_shape(context: KernelContext, node: Node) -> None:
@@ -65,8 +65,7 @@ def _prepare_shape(context: KernelContext, node: Node) -> None:
     input, output = node.eval_input(0), node.eval_output(0)
     require_type(output, TensorType.INT32)
     if element_count(output) != len(input.dims):
-        reason = f"has shape {list(output.dims)}, must have {len(input.dims)} elements for {list(input.dims)}"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", must have {len(input.dims)} elements for {list(input.dims)}")
 
 
 FILL = Registration(
@@ -123,17 +122,15 @@ SHAPE_TYPES = (TensorType.INT32, TensorType.INT64)
 def _prepare_broadcast_to(context: KernelContext, node: Node) -> None:
     input, shape, output = node.expect_tensors(2)
     require_type(shape, *SHAPE_TYPES)
-    require_type(input, *BROADCAST_TO_TYPES)
-    require_same_type(output, input)
+    require_one_type(BROADCAST_TO_TYPES, input, output)
     if not shape.is_constant:
         raise OperatorError("must be a constant of the model", tensor=shape.name)
     rank = require_rank(output, BROADCAST_RANK)
     if shape.dims != (rank,) or shape.data.astype(np.int32).tolist() != list(output.dims):
-        raise OperatorError(f"has shape {list(output.dims)}, which is not that of {shape.name!r}", tensor=output.name)
+        raise shape_error(output, f", which is not that of {shape.name!r}")
     pairs = zip(reversed(input.dims), reversed(output.dims))
     if len(input.dims) > rank or any(n not in (1, wanted) for n, wanted in pairs):
-        reason = f"has shape {list(input.dims)}, which does not broadcast to {list(output.dims)}"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f", which does not broadcast to {list(output.dims)}")
 
 
 def _prepare_broadcast_args(context: KernelContext, node: Node) -> None:
@@ -144,7 +141,7 @@ def _prepare_broadcast_args(context: KernelContext, node: Node) -> None:
     for tensor in (*shapes, output):
         require_same_type(tensor, output)
         if len(tensor.dims) != 1:
-            raise OperatorError(f"has shape {list(tensor.dims)}, must have one dimension", tensor=tensor.name)
+            raise shape_error(tensor, ", must have one dimension")
 
 
 def _bind_broadcast_args(context: KernelContext, node: Node) -> Run:
@@ -230,8 +227,7 @@ def _stretched(output: TfLiteEvalTensor, elements: int) -> tuple[int, ...]:
     """The output's shape, with the number of elements in place of its -1."""
     others = math.prod(dimension for dimension in output.dims if dimension != -1)
     if output.dims.count(-1) > 1 or others <= 0:
-        reason = f"has shape {list(output.dims)}; only one dimension can be -1, and none 0"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, "; only one dimension can be -1, and none 0")
     return tuple(elements // others if dimension == -1 else dimension for dimension in output.dims)
 
 
@@ -245,7 +241,7 @@ def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
     input, axis, output = node.expect_tensors(2)
     require_type(input, *EXPAND_DIMS_TYPES)
     if len(axis.dims) > 1:
-        raise OperatorError(f"has shape {list(axis.dims)}, must be one number", tensor=axis.name)
+        raise shape_error(axis, ", must be one number")
     (position,) = constant_integers(axis, 1)
     if position < 0:
         position += len(input.dims) + 1
@@ -253,7 +249,7 @@ def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
         raise OperatorError(f"has {len(input.dims)} dimensions, cannot add one at {position}", tensor=input.name)
     wanted = (*input.dims[:position], 1, *input.dims[position:])
     if output.dims != wanted:
-        raise OperatorError(f"has shape {list(output.dims)}, must have {list(wanted)}", tensor=output.name)
+        raise shape_error(output, f", must have {list(wanted)}")
     _check_elements(input, output)
 
 
@@ -267,11 +263,10 @@ def _prepare_squeeze(context: KernelContext, node: Node) -> None:
     squeezed = [axis + rank if axis < 0 else axis for axis in options.squeeze_dims or ()]
     for axis in squeezed:
         if not 0 <= axis < rank or input.dims[axis] != 1:
-            reason = f"has shape {list(input.dims)}; only a dimension of 1 can be squeezed, {axis} is not one"
-            raise OperatorError(reason, tensor=input.name)
+            raise shape_error(input, f"; only a dimension of 1 can be squeezed, {axis} is not one")
     left = [n for axis, n in enumerate(input.dims) if (axis not in squeezed if squeezed else n != 1)]
     if list(output.dims[: len(left)]) != left:
-        raise OperatorError(f"has shape {list(output.dims)}, must have {left}", tensor=output.name)
+        raise shape_error(output, f", must have {left}")
     _check_elements(input, output)
 
 

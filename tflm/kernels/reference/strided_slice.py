@@ -23,9 +23,10 @@ from tflm.kernels.support.checks import (
     constant_integers,
     element_count,
     require_alike,
+    require_one_type,
     require_rank,
-    require_same_type,
     require_type,
+    shape_error,
 )
 from tflm.kernels.support.elementwise import Copy, Copying, view_of
 from tflm.memory.tensor import TfLiteTensor
@@ -67,8 +68,7 @@ STRIDED_SLICE_PARAMS = Struct(
 def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
     """The op data are slices of the input, one for each dimension."""
     input, begin, end, strides, output = node.expect_tensors(4)
-    require_type(input, *TYPES)
-    require_same_type(output, input)
+    require_one_type(TYPES, input, output)
     rank = require_rank(input, STRIDED_SLICE_RANK)
     options = node.options(StridedSliceOptions)
     bounds = [constant_integers(tensor, rank) for tensor in (begin, end, strides)]
@@ -91,7 +91,7 @@ def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
             slices.append(slice(start, None if stop < 0 else stop, stride) if selected else slice(0))
             shape.append(len(selected))
     if shape != list(output.dims):
-        raise OperatorError(f"has shape {list(output.dims)}, must have {shape}", tensor=output.name)
+        raise shape_error(output, f", must have {shape}")
     node.op_data = slices
 
 
@@ -103,8 +103,7 @@ def _clamped(index: int, size: int, stride: int) -> int:
 
 def _require_inside(start: int, size: int, stride: int, input: TfLiteTensor) -> None:
     if not 0 <= start < size or stride < 0:
-        reason = f"has shape {list(input.dims)}; the index of a dimension that shrinks is out of range"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, "; the index of a dimension that shrinks is out of range")
 
 
 def _copies_of_strided_slice(node: Node) -> list[Copy]:
@@ -114,15 +113,12 @@ def _copies_of_strided_slice(node: Node) -> list[Copy]:
 
 def _prepare_slice(context: KernelContext, node: Node) -> None:
     input, begin, size, output = node.expect_tensors(3)
-    require_type(input, *TYPES)
-    require_same_type(output, input)
-    require_type(begin, TensorType.INT32, TensorType.INT64)
-    require_same_type(size, begin)
+    require_one_type(TYPES, input, output)
+    require_one_type((TensorType.INT32, TensorType.INT64), begin, size)
     rank = require_rank(input, SLICE_RANK)
     for numbers in (begin, size):
         if len(numbers.dims) != 1 or numbers.dims[0] < rank or numbers.dims != begin.dims:
-            reason = f"has shape {list(numbers.dims)}, must have one number for each of {rank} dimensions"
-            raise OperatorError(reason, tensor=numbers.name)
+            raise shape_error(numbers, f", must have one number for each of {rank} dimensions")
 
 
 def _copies_of_slice(node: Node) -> list[Copy]:
@@ -134,12 +130,11 @@ def _copies_of_slice(node: Node) -> list[Copy]:
     for elements, start, size in zip(input.dims, starts, sizes):
         stop = elements if size == -1 else start + size
         if not 0 <= start <= stop <= elements:
-            reason = f"has shape {list(input.dims)}; cannot slice {size} elements from {start} out of {elements}"
-            raise OperatorError(reason, tensor=input.name)
+            raise shape_error(input, f"; cannot slice {size} elements from {start} out of {elements}")
         slices.append(slice(start, stop))
     source = view_of(input.elements, slices)
     if source.size != output.elements.size:
-        raise OperatorError(f"has shape {list(output.dims)}, the slice has {list(source.shape)}", tensor=output.name)
+        raise shape_error(output, f", the slice has {list(source.shape)}")
     return [(output.elements.reshape(source.shape), source)]
 
 
@@ -243,17 +238,14 @@ START = 2
 
 def _prepare_update(context: KernelContext, node: Node) -> None:
     operand, update, start, output = node.expect_tensors(3)
-    require_type(operand, *UPDATE_TYPES)
-    require_same_type(update, operand)
+    require_one_type(UPDATE_TYPES, operand, update)
     require_type(start, TensorType.INT32, TensorType.INT64)
     require_alike(output, operand)
     rank = require_rank(operand, UPDATE_RANK)
     if start.dims != (rank,):
-        reason = f"has shape {list(start.dims)}, must have one number for each of {rank} dimensions"
-        raise OperatorError(reason, tensor=start.name)
+        raise shape_error(start, f", must have one number for each of {rank} dimensions")
     if len(update.dims) != rank or any(part > size for part, size in zip(update.dims, operand.dims)):
-        reason = f"has shape {list(update.dims)}, which is not a slice of {list(operand.dims)}"
-        raise OperatorError(reason, tensor=update.name)
+        raise shape_error(update, f", which is not a slice of {list(operand.dims)}")
 
 
 def _copies_update(node: Node) -> list[Copy]:

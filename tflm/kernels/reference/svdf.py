@@ -24,7 +24,7 @@ from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer, tensors
 from tflm.kernels.shapes import Shapes, StaticNode
 from tflm.kernels.support.activation import SCALES, TFLITE_FUSED_ACTIVATION
-from tflm.kernels.support.checks import require_same_type, require_scale, require_type
+from tflm.kernels.support.checks import require_same_type, require_scale, require_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import SVDFOptions
@@ -118,10 +118,10 @@ def _check_shapes(node: Node) -> None:
     output, rank = node.output(0), node.options(SVDFOptions).rank
     for tensor in (input, feature, time):
         if len(tensor.dims) != 2 or tensor.dims[0] == 0:
-            raise OperatorError(f"has shape {list(tensor.dims)}, must have two dimensions", tensor=tensor.name)
+            raise shape_error(tensor, ", must have two dimensions")
     (batches, size), filters, memory = input.dims, feature.dims[0], time.dims[1]
     if memory == 0:
-        raise OperatorError(f"has shape {list(time.dims)}: no memory", tensor=time.name)
+        raise shape_error(time, ": no memory")
     if rank <= 0 or filters % rank:
         raise OperatorError(f"has {filters} filters, which is not a multiple of the rank {rank}", tensor=feature.name)
     wanted = {
@@ -132,9 +132,9 @@ def _check_shapes(node: Node) -> None:
     }
     for tensor, shape in wanted.items():
         if tensor.dims != shape:
-            raise OperatorError(f"has shape {list(tensor.dims)}, must be {list(shape)}", tensor=tensor.name)
+            raise shape_error(tensor, f", must be {list(shape)}")
     if bias.dims[:1] != output.dims[1:] or 0 in bias.dims:
-        raise OperatorError(f"has shape {list(bias.dims)}, must be {list(output.dims[1:])}", tensor=bias.name)
+        raise shape_error(bias, f", must be {list(output.dims[1:])}")
     if not state.is_variable:
         raise OperatorError("is the state, and must be a variable", tensor=state.name)
 

@@ -23,9 +23,10 @@ from tflm.kernels.support.checks import (
     constant_integers,
     element_count,
     require_alike,
+    require_one_type,
     require_rank,
-    require_same_type,
     require_type,
+    shape_error,
 )
 from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -41,17 +42,16 @@ TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 def _prepare_transpose(context: KernelContext, node: Node) -> None:
     """The op data are the axes of the input in the order of the output."""
     input, order, output = node.expect_tensors(2)
-    require_type(input, *TYPES)
-    require_same_type(output, input)
+    require_one_type(TYPES, input, output)
     rank = require_rank(input, MAXIMUM_RANK)
     if order.dims != (rank,):
-        raise OperatorError(f"has shape {list(order.dims)}, must have {[rank]}", tensor=order.name)
+        raise shape_error(order, f", must have {[rank]}")
     axes = constant_integers(order, rank)
     if sorted(axes) != list(range(rank)):
         raise OperatorError(f"is {axes}; each dimension from 0 to {rank - 1} must occur once", tensor=order.name)
     shape = [input.dims[axis] for axis in axes]
     if [*shape, *(1 for _ in output.dims[rank:])] != list(output.dims):
-        raise OperatorError(f"has shape {list(output.dims)}, must have {shape}", tensor=output.name)
+        raise shape_error(output, f", must have {shape}")
     node.op_data = axes
 
 
@@ -101,8 +101,7 @@ def _prepare_reverse(context: KernelContext, node: Node) -> None:
     require_type(axis, TensorType.INT32)
     rank = require_rank(input, REVERSE_RANK)
     if len(axis.dims) != 1 or not 0 < element_count(axis) <= rank:
-        reason = f"has shape {list(axis.dims)}, must name some of {rank} dimensions"
-        raise OperatorError(reason, tensor=axis.name)
+        raise shape_error(axis, f", must name some of {rank} dimensions")
 
 
 def _copies_reverse(node: Node) -> list[Copy]:
@@ -155,8 +154,7 @@ def _prepare_space_to_depth(context: KernelContext, node: Node) -> None:
     input, size = _prepared(node, options.block_size)
     batch, height, width, depth = input.dims
     if height % size or width % size:
-        reason = f"has shape {list(input.dims)}; {height} x {width} cannot be divided into blocks of {size} x {size}"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f"; {height} x {width} cannot be divided into blocks of {size} x {size}")
     node.eval_output(0).dims = batch, height // size, width // size, depth * size * size
 
 
@@ -166,18 +164,16 @@ def _prepare_depth_to_space(context: KernelContext, node: Node) -> None:
     input, size = _prepared(node, options.block_size)
     batch, rows, columns, depth = input.dims
     if depth % (size * size):
-        reason = f"has shape {list(input.dims)}; a depth of {depth} cannot be divided among blocks of {size} x {size}"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f"; a depth of {depth} cannot be divided among blocks of {size} x {size}")
     node.eval_output(0).dims = batch, rows * size, columns * size, depth // (size * size)
 
 
 def _prepared(node: Node, block_size: int) -> tuple[TfLiteTensor, int]:
     input, output = node.expect_tensors(1)
-    require_type(output, *BLOCK_TYPES)
-    require_same_type(input, output)
+    require_one_type(BLOCK_TYPES, output, input)
     for tensor in (input, output):
         if len(tensor.dims) != 4:
-            raise OperatorError(f"has shape {list(tensor.dims)}, must have 4 dimensions", tensor=tensor.name)
+            raise shape_error(tensor, ", must have 4 dimensions")
     if block_size < 1:
         raise OperatorError(f"has block size {block_size}, must be at least 1")
     node.op_data = block_size
@@ -203,12 +199,10 @@ def _prepare_batch(context: KernelContext, node: Node) -> None:
     """The op data is the padding value."""
     node.expect(inputs=3, outputs=1)
     input, output = node.input(INPUT), node.output(0)
-    require_type(input, *BLOCK_TYPES)
-    require_same_type(output, input)
+    require_one_type(BLOCK_TYPES, input, output)
     for tensor in (input, output):
         if len(tensor.dims) not in (3, 4) or len(tensor.dims) != len(input.dims):
-            reason = f"has shape {list(tensor.dims)}; must be (batch, height, depth) or (batch, height, width, depth)"
-            raise OperatorError(reason, tensor=tensor.name)
+            raise shape_error(tensor, "; must be (batch, height, depth) or (batch, height, width, depth)")
     if input.dims[-1] != output.dims[-1]:
         raise OperatorError(f"has depth {output.dims[-1]}, the input has {input.dims[-1]}", tensor=output.name)
     spatial = len(input.dims) - 2
@@ -216,8 +210,7 @@ def _prepare_batch(context: KernelContext, node: Node) -> None:
         numbers = node.eval_input(index)
         require_type(numbers, TensorType.INT32)
         if element_count(numbers) < count:
-            reason = f"has shape {list(numbers.dims)}; {spatial} spatial dimensions need {count} numbers"
-            raise OperatorError(reason, tensor=numbers.name)
+            raise shape_error(numbers, f"; {spatial} spatial dimensions need {count} numbers")
     node.op_data = output.zero_point if output.type == TensorType.INT8 else 0
 
 

@@ -38,7 +38,13 @@ from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempIntermediate, TempOutput
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
-from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
+from tflm.kernels.support.checks import (
+    element_count,
+    require_one_type,
+    require_scale,
+    require_type,
+    shape_error,
+)
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
@@ -285,9 +291,7 @@ def lacks_intermediates(node: Node) -> bool:
 
 def _check_types(tensors: dict[int, TfLiteTensor], output: TfLiteTensor) -> None:
     input, hidden, cell = (tensors[i] for i in (INPUT, HIDDEN_STATE, CELL_STATE))
-    require_type(input, *WEIGHT_TYPES)
-    require_same_type(hidden, input)
-    require_same_type(output, input)
+    require_one_type(WEIGHT_TYPES, input, hidden, output)
     require_type(cell, TensorType.FLOAT32 if input.type == TensorType.FLOAT32 else TensorType.INT16)
     for i in (*INPUT_WEIGHTS, *RECURRENT_WEIGHTS):
         require_type(tensors[i], WEIGHT_TYPES[input.type])
@@ -301,9 +305,9 @@ def _check_types(tensors: dict[int, TfLiteTensor], output: TfLiteTensor) -> None
 def _check_shapes(tensors: dict[int, TfLiteTensor], output: TfLiteTensor, time_major: bool) -> None:
     input, hidden, cell = (tensors[i] for i in (INPUT, HIDDEN_STATE, CELL_STATE))
     if len(input.dims) < 3 or 0 in input.dims:
-        raise OperatorError(f"has shape {list(input.dims)}, must have three dimensions", tensor=input.name)
+        raise shape_error(input, ", must have three dimensions")
     if len(hidden.dims) < 2:
-        raise OperatorError(f"has shape {list(hidden.dims)}, must be (batches, units)", tensor=hidden.name)
+        raise shape_error(hidden, ", must be (batches, units)")
     size, batches, units = input.dims[2], input.dims[1 if time_major else 0], hidden.dims[1]
     wanted = {
         **{tensors[i]: (units, size) for i in INPUT_WEIGHTS},
@@ -313,11 +317,10 @@ def _check_shapes(tensors: dict[int, TfLiteTensor], output: TfLiteTensor, time_m
     }
     for tensor, shape in wanted.items():
         if tensor.dims != shape:
-            raise OperatorError(f"has shape {list(tensor.dims)}, must be {list(shape)}", tensor=tensor.name)
+            raise shape_error(tensor, f", must be {list(shape)}")
     for state in (hidden, cell):
         if element_count(state) != batches * units:
-            reason = f"has shape {list(state.dims)}, must be {batches} batches of {units} units"
-            raise OperatorError(reason, tensor=state.name)
+            raise shape_error(state, f", must be {batches} batches of {units} units")
 
 
 def _quantization(tensors: dict[int, TfLiteTensor], cell_clip: float, is_tanh: bool) -> OpDataLSTM:

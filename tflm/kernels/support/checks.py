@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Union
 
 from tflm.errors import OperatorError
@@ -11,6 +12,11 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import TensorType
 
 AnyTensor = Union[TfLiteTensor, TfLiteEvalTensor]
+
+
+def shape_error(tensor: AnyTensor, reason: str) -> OperatorError:
+    """The error of a tensor with an unsupported shape; the reason follows the shape."""
+    return OperatorError(f"has shape {list(tensor.dims)}{reason}", tensor=tensor.name)
 
 
 def require_type(tensor: AnyTensor, *types: TensorType) -> None:
@@ -25,6 +31,13 @@ def require_same_type(tensor: AnyTensor, other: AnyTensor) -> None:
     if tensor.type != other.type:
         reason = f"is {tensor.type.name}, but {other.name!r} is {other.type.name}; they must be of one type"
         raise OperatorError(reason, tensor=tensor.name)
+
+
+def require_one_type(types: Collection[TensorType], tensor: AnyTensor, *others: AnyTensor) -> None:
+    """Reject a tensor of a type that is not among these, and others of another type than the tensor's."""
+    require_type(tensor, *types)
+    for other in others:
+        require_same_type(other, tensor)
 
 
 def require_zero_point(tensor: TfLiteTensor, zero_point: int) -> None:
@@ -74,15 +87,13 @@ def require_rank(tensor: AnyTensor, limit: int) -> int:
 def require_same_size(tensor: AnyTensor, other: AnyTensor) -> None:
     """Reject two tensors with different numbers of elements."""
     if element_count(tensor) != element_count(other):
-        reason = f"has shape {list(tensor.dims)}, {other.name!r} has {list(other.dims)}: the sizes must match"
-        raise OperatorError(reason, tensor=tensor.name)
+        raise shape_error(tensor, f", {other.name!r} has {list(other.dims)}: the sizes must match")
 
 
 def require_same_shape(tensor: AnyTensor, other: AnyTensor) -> None:
     """Reject two tensors of different shapes."""
     if tensor.dims != other.dims:
-        reason = f"has shape {list(tensor.dims)}, must be that of {other.name!r}, {list(other.dims)}"
-        raise OperatorError(reason, tensor=tensor.name)
+        raise shape_error(tensor, f", must be that of {other.name!r}, {list(other.dims)}")
 
 
 def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
@@ -105,5 +116,5 @@ def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
     if not tensor.is_constant:
         raise OperatorError("must be a constant of the model", tensor=tensor.name)
     if element_count(tensor) < count:
-        raise OperatorError(f"has shape {list(tensor.dims)}, must have {count} elements", tensor=tensor.name)
+        raise shape_error(tensor, f", must have {count} elements")
     return [int(element) for element in tensor.data.reshape(-1)[:count]]

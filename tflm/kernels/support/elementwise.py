@@ -18,7 +18,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.requantization import bind_lookup
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Run
-from tflm.kernels.support.checks import AnyTensor, element_count
+from tflm.kernels.support.checks import AnyTensor, element_count, shape_error
 from tflm.memory.tensor import TfLiteEvalTensor
 
 Result = TypeVar("Result")
@@ -151,5 +151,4 @@ def require_broadcast(
     if len(shape) > limit:
         raise OperatorError(f"has {len(shape)} dimensions, at most {limit} are supported", tensor=output.name)
     if element_count(output) != math.prod(shape):
-        reason = f"has shape {list(output.dims)}, must have {list(shape)}"
-        raise OperatorError(reason, tensor=output.name)
+        raise shape_error(output, f", must have {list(shape)}")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.node import Node
-from tflm.kernels.support.checks import AnyTensor, element_count, require_type
+from tflm.kernels.support.checks import AnyTensor, element_count, require_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -35,7 +35,7 @@ def options_by_place(custom_options: memoryview, *names: str) -> dict[str, int]:
 def require_rank(tensor: AnyTensor, rank: int) -> None:
     """Reject a tensor with another number of dimensions."""
     if len(tensor.dims) != rank:
-        raise OperatorError(f"has shape {list(tensor.dims)}, must have {rank} dimensions", tensor=tensor.name)
+        raise shape_error(tensor, f", must have {rank} dimensions")
 
 
 def tensors_of(
@@ -52,14 +52,13 @@ def tensors_of(
 def require_room(tensor: AnyTensor, needed: int, available: int) -> None:
     """Reject a tensor that holds fewer elements than the operator reads or writes."""
     if needed > available:
-        reason = f"has shape {list(tensor.dims)}, too small: {needed} elements are needed, there are {available}"
-        raise OperatorError(reason, tensor=tensor.name)
+        raise shape_error(tensor, f", too small: {needed} elements are needed, there are {available}")
 
 
 def rows_of(tensor: AnyTensor) -> tuple[int, int]:
     """The number and the length of a tensor's rows. Refuses a scalar and empty rows."""
     if not tensor.dims or not tensor.dims[-1]:
-        raise OperatorError(f"has shape {list(tensor.dims)}, must have rows of samples", tensor=tensor.name)
+        raise shape_error(tensor, ", must have rows of samples")
     return element_count(tensor) // tensor.dims[-1], tensor.dims[-1]
 
 

@@ -16,7 +16,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, tensors_of, write
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, tensors
-from tflm.kernels.support.checks import element_count, require_type
+from tflm.kernels.support.checks import element_count, require_type, shape_error
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -342,8 +342,7 @@ def _prepare_rfft(context: KernelContext, node: Node) -> None:
     op: FftOpData = node.op_data
     input, output = _transform_tensors(node)
     if input.dims[-1] > op.length:
-        reason = f"has shape {list(input.dims)}, rows longer than fft_length {op.length}"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f", rows longer than fft_length {op.length}")
     require_room(output, op.length + 2, output.dims[-1])
     rows, row_length = element_count(input) // max(input.dims[-1], 1), output.dims[-1] // 2
     require_room(output, 2 * row_length * rows, element_count(output))
@@ -401,7 +400,7 @@ def _prepare_irfft(context: KernelContext, node: Node) -> None:
     input, output = _transform_tensors(node)
     rows = element_count(input) // max(input.dims[-1], 1)
     if rows > 1 and input.dims[-1] % 2:
-        raise OperatorError(f"has shape {list(input.dims)}, must have rows of pairs", tensor=input.name)
+        raise shape_error(input, ", must have rows of pairs")
     require_room(input, op.length + 2, input.dims[-1])
     require_room(output, op.length, output.dims[-1])
     require_room(output, rows * output.dims[-1], element_count(output))

@@ -23,7 +23,7 @@ from tflm.kernels.reference.signal.common import (
 )
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
-from tflm.kernels.support.checks import element_count, require_type
+from tflm.kernels.support.checks import element_count, require_type, shape_error
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -153,8 +153,7 @@ def _prepare_frame(context: KernelContext, node: Node) -> None:
     require_type(output, TensorType.INT16)
     require_type(valid, TensorType.BOOL)
     if length % op.step:
-        reason = f"has shape {list(input.dims)}, rows that are no multiple of frame_step {op.step}"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, f", rows that are no multiple of frame_step {op.step}")
     require_room(output, element_count(input) // op.step * op.size, element_count(output))
     context.allocate_requested(node)
     op.buffers = [CircularBuffer(node.persistent[f"row {row}"], op.capacity) for row in range(rows)]
@@ -443,8 +442,7 @@ def _prepare_overlap(context: KernelContext, node: Node) -> None:
     require_type(output, op.type)
     require_rank(output, len(input.dims) - 1)
     if len(input.dims) < 2 or 0 in input.dims[-2:]:
-        reason = f"has shape {list(input.dims)}, must be [..., frames, samples of a frame] with some of both"
-        raise OperatorError(reason, tensor=input.name)
+        raise shape_error(input, ", must be [..., frames, samples of a frame] with some of both")
     frames, size = input.dims[-2:]
     if not 0 <= op.step <= size:
         raise OperatorError(f"frame_step is {op.step}, must be within the frames of {size} samples")
