@@ -112,3 +112,38 @@ def test_options_that_have_no_meaning_are_refused(options: tuple[str, ...], mess
     answer = run("flash", INT8_MODEL, "--map", tmp_path / "m.map", *options)
     assert answer.returncode == 2
     assert message in " ".join(answer.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("symbol", "file", "part"),
+    [
+        (".text._ZN3Foo3RunEv", "/b/libtflm.a(conv.o)", TFLM),
+        (".text._ZN3Foo3RunEv", "/b/tensorflow/lite/tflite/conv.o", TFLM),
+        (".text._ZN3Foo3RunEv", "/b/app/CMakeFiles/my_tflite_app.dir/main.o", REST),
+        (".text._ZN3Foo3RunEv", "/b/my_tflite_app/libother.a(main.o)", REST),
+        (".text._ZN3Foo3RunEv", "/b/main.o", REST),
+        (".text.arm_convolve_s8", "/b/main.o", TFLM),
+        (".text._ZN6tflite3RunEv", "", TFLM),
+        (".rodata.net_model_data", "/b/libtflm.a(net.o)", MODEL),
+        (".rodata.tensor_arena", "/b/main.o", ARENA),
+        (".text.gram_1", "/b/main.o", REST),
+    ],
+)
+def test_pieces_of_a_map_belong_to_their_symbols_or_else_to_their_files(
+    symbol: str, file: str, part: str, tmp_path: Path
+) -> None:
+    """With all of them in the flash, and 16 bytes of alignment that belong to nothing."""
+    text = (
+        "Memory Configuration\n\nName Origin Length Attributes\n"
+        "FLASH            0x08000000         0x00100000         xr\n"
+        "RAM              0x20000000         0x00020000         xrw\n"
+        "\nLinker script and memory map\n\n"
+        f".text           0x08000000       0x50\n {symbol}\n                0x08000000       0x40 {file}\n"
+    )
+    (tmp_path / "m.map").write_text(text)
+    found = read_linked(tmp_path / "m.map")
+    assert {name: size for name, size in found.flash.items() if size} == (
+        {REST: 80} if part == REST else {part: 64, REST: 16}
+    )
+    assert found.flash_bytes == 80
+    assert found.ram_bytes == 0

@@ -14,7 +14,7 @@ from test_cli import INT8_MODEL, run
 import tflm
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import Span, sdk_names, sdks_for
-from tflm.firmware.board_fit import Answer, BoardFit, board_fit
+from tflm.firmware.board_fit import Answer, BoardFit, Placement, board_fit
 from tflm.firmware.flash import flash_range
 from tflm.firmware.verdict import verdict_of, within_budget
 from tflm.libraries import library_for
@@ -79,6 +79,18 @@ def test_the_answer_changes_at_the_limits_of_what_is_known(name: str) -> None:
     assert resized(fit, model_bytes=room.low).answer is Answer.YES
     assert resized(fit, model_bytes=room.high + 1).answer is Answer.NO
     assert verdict_of(resized(fit, model_bytes=room.high + 1)).memories[-1].missing.low == 1
+
+
+@pytest.mark.parametrize("name", ["pico", "nrf52840dk", "teensy41"])
+def test_an_arena_that_is_placed_already_leaves_a_bank_for_the_rest_of_the_program(name: str) -> None:
+    """Up to the last byte of the bank that the SDK's data can be in."""
+    fit = board_fit(MODEL, by_name(name))
+    bank = fit.board.sdk_banks[0]
+    room = bank.bytes - fit.other_ram.high
+    for arena, fits in ((room - 1, True), (room, True), (room + 1, False), (bank.bytes, False)):
+        placed = replace(fit, board=replace(fit.board, ram=(bank,)), spread=(Placement("arena", arena, bank),))
+        assert placed.fits_ram == fits
+        assert (placed.placements[0].bank, placed.placements[0].bytes) == (bank, arena)
 
 
 def test_a_model_that_fills_the_flash_with_its_code_does_not_fit() -> None:
