@@ -294,7 +294,7 @@ def _reduction(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | N
 def _fully_connected(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
     """FULLY_CONNECTED of each row alone: its depth is within a row."""
     inputs, (output, *_) = operator.inputs or (), operator.outputs or ()
-    if len(inputs) < 2 or tracks.get(inputs[0]) is None or not graph.is_constant(inputs[1]):
+    if tracks.get(inputs[0]) is None or not graph.is_constant(inputs[1]):
         return None
     track, shape, weights = tracks[inputs[0]], graph.shape(inputs[0]), graph.shape(inputs[1])
     if len(weights) != 2 or shape[-1] != weights[1] or track.axis == len(shape) - 1 or track.unit != 1:
