@@ -37,7 +37,6 @@ from tflm.libraries.cmsis_nn_scratch import (
     conv_s8_bytes,
     conv_s16_bytes,
     convolution,
-    depthwise_convolution,
     depthwise_s4_bytes,
     depthwise_s8_bytes,
     has_dsp,
@@ -47,6 +46,7 @@ from tflm.libraries.cmsis_nn_scratch import (
 )
 from tflm.libraries.kernel_library import KernelLibrary, Version, version_named
 from tflm.schema.enums import TensorType
+from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions
 from tflm.targets import INT, INT8, INT16, INT32, POINTER, Array, EnumType, Since, Struct, Until
 
 CURRENT = "4ab83cc3"
@@ -174,7 +174,7 @@ def _conv_requests(node: Node, version: Version) -> Iterator[Request]:
     yield from _convolution_requests(node, CONV_INPUTS)
     if x.type != TensorType.FLOAT32:
         size = conv_s8_bytes if x.type == TensorType.INT8 else conv_s16_bytes
-        yield from _scratch_if_any("columns", size(convolution(node), node.target, version))
+        yield from _scratch_if_any("columns", size(convolution(node, Conv2DOptions), node.target, version))
 
 
 def _depthwise_requests(node: Node, version: Version) -> Iterator[Request]:
@@ -183,7 +183,7 @@ def _depthwise_requests(node: Node, version: Version) -> Iterator[Request]:
     if node.input(0).type == TensorType.INT8:
         is_int4 = node.input(1).type == TensorType.INT4 and node.release.holds(INT4_KERNELS)
         size = depthwise_s4_bytes if is_int4 else depthwise_s8_bytes
-        yield from _scratch_if_any("columns", size(depthwise_convolution(node), node.target, version))
+        yield from _scratch_if_any("columns", size(convolution(node, DepthwiseConv2DOptions), node.target, version))
 
 
 def _unpacked_filter(node: Node, since: str) -> Iterator[Request]:

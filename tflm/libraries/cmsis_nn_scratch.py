@@ -119,24 +119,15 @@ class Convolution(NamedTuple):
         return self.x.dims[3] == self.depth or version.before("6d9d61d8")
 
 
-def convolution(node: Node) -> Convolution:
-    """A CONV_2D."""
+def convolution(node: Node, kind: type[Conv2DOptions] | type[DepthwiseConv2DOptions]) -> Convolution:
+    """A CONV_2D, or a DEPTHWISE_CONV_2D, whose filter has a depth of 1, by the kind of its options."""
     x, f, y = node.input(0), node.input(1), node.output(0)
-    options = node.options(Conv2DOptions)
+    options = node.options(kind)
     strides = options.stride_h, options.stride_w
     dilations = options.dilation_h_factor, options.dilation_w_factor
     padding = paddings(options.padding, x.dims[1:3], f.dims[1:3], strides, dilations)
-    return Convolution(x, y, (f.dims[1], f.dims[2]), f.dims[3], strides, dilations, padding)
-
-
-def depthwise_convolution(node: Node) -> Convolution:
-    """A DEPTHWISE_CONV_2D, whose filter has a depth of 1."""
-    x, f, y = node.input(0), node.input(1), node.output(0)
-    options = node.options(DepthwiseConv2DOptions)
-    strides = options.stride_h, options.stride_w
-    dilations = options.dilation_h_factor, options.dilation_w_factor
-    padding = paddings(options.padding, x.dims[1:3], f.dims[1:3], strides, dilations)
-    return Convolution(x, y, (f.dims[1], f.dims[2]), 1, strides, dilations, padding)
+    depth = f.dims[3] if kind is Conv2DOptions else 1
+    return Convolution(x, y, (f.dims[1], f.dims[2]), depth, strides, dilations, padding)
 
 
 def columns_bytes(column: int, target: Target, version: Version) -> int:

@@ -34,13 +34,12 @@ from tflm.libraries.cmsis_nn_scratch import (
     conv_s8_bytes,
     conv_s16_bytes,
     convolution,
-    depthwise_convolution,
     depthwise_s4_bytes,
     depthwise_s8_bytes,
     has_dsp,
 )
 from tflm.schema.enums import TensorType
-from tflm.schema.options import Pool2DOptions
+from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions
 
 KINDS = {
     (TensorType.INT8, TensorType.INT8): "s8",
@@ -60,7 +59,7 @@ def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | 
     if kind is None or (_is_grouped(node) and (kind != "s8" or weights.dims[1] == 1)):
         return None
     size = conv_s16_bytes if kind == "s16" else conv_s8_bytes
-    bytes = processors.maximum_bytes(partial(size, convolution(node)))
+    bytes = processors.maximum_bytes(partial(size, convolution(node, Conv2DOptions)))
     filter = dims(1, *weights.dims[1:])
     return [_call(f"arm_convolve_wrapper_{kind}", node, CONV_INPUTS, {}, filter, bytes)]
 
@@ -75,7 +74,7 @@ def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[Libra
     if kind == "s16":
         return [_call("arm_depthwise_conv_s16", node, DEPTHWISE_INPUTS, copies, filter, 0)]
     size = depthwise_s8_bytes if kind == "s8" else depthwise_s4_bytes
-    bytes = processors.maximum_bytes(partial(size, depthwise_convolution(node)))
+    bytes = processors.maximum_bytes(partial(size, convolution(node, DepthwiseConv2DOptions)))
     return [_call(f"arm_depthwise_conv_wrapper_{kind}", node, DEPTHWISE_INPUTS, copies, filter, bytes)]
 
 
