@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tflm.errors import TflmError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tflm.errors import ArgumentError, TflmError
 
 
 class RequestError(TflmError):
@@ -19,6 +22,15 @@ class CheckFailed(RequestError):
 
 class NotKnown(CheckFailed):
     """The question cannot be decided. The command exits with status 3."""
+
+
+@contextmanager
+def option_errors(kind: type[Exception] = ArgumentError) -> Iterator[None]:
+    """Convert errors of a class in the block to an `OptionError`."""
+    try:
+        yield
+    except kind as error:
+        raise OptionError(str(error)) from None
 
 
 def described(error: Exception) -> str:

@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflm import libraries, targets
-from tflm.application.errors import OptionError
+from tflm.application.errors import OptionError, option_errors
 from tflm.application.models import bytes_from
 from tflm.errors import ArgumentError
 from tflm.libraries import REFERENCE, KernelLibrary, library_for
@@ -82,28 +82,24 @@ MACHINE_FIGURES = (
 """The names of a machine, with those of its board."""
 
 
+@option_errors()
 def target_from(name: str) -> Target:
     """Return a target by name.
 
     Raises:
         OptionError: the name is unknown; the message lists the known ones.
     """
-    try:
-        return targets.by_name(name)
-    except ArgumentError as error:
-        raise OptionError(str(error)) from None
+    return targets.by_name(name)
 
 
+@option_errors()
 def kernels_from(name: str) -> KernelLibrary:
     """Return a kernel library by name.
 
     Raises:
         OptionError: the name is unknown; the message lists the known ones.
     """
-    try:
-        return libraries.by_name(name)
-    except ArgumentError as error:
-        raise OptionError(str(error)) from None
+    return libraries.by_name(name)
 
 
 class MachineOptions(NamedTuple):
@@ -116,6 +112,7 @@ class MachineOptions(NamedTuple):
     sdk: str | None = None
     reserve: str | None = None
 
+    @option_errors()
     def machine(self, default: str = "cortex-m") -> Machine:
         """Return the machine. A board implies a part and kernels; kernels imply a release.
 
@@ -129,15 +126,12 @@ class MachineOptions(NamedTuple):
             raise OptionError("use either --board, which implies the target, or --target")
         if self.sdk is not None and self.board is None:
             raise OptionError("--sdk needs a --board: an SDK takes a part of a board's memories")
-        try:
-            board = None if self.board is None else _board_called(self.board, self.sdk)
-            target = target_from(default if self.target is None else self.target) if board is None else board.target
-            reserve = None if self.reserve is None else bytes_from(self.reserve)
-            machine = Machine(target, REFERENCE, board, self.release, reserve)
-            usual = "reference" if board is None else board.kernels
-            return machine._replace(kernels=machine.library(usual if self.kernels is None else self.kernels))
-        except ArgumentError as error:
-            raise OptionError(str(error)) from None
+        board = None if self.board is None else _board_called(self.board, self.sdk)
+        target = target_from(default if self.target is None else self.target) if board is None else board.target
+        reserve = None if self.reserve is None else bytes_from(self.reserve)
+        machine = Machine(target, REFERENCE, board, self.release, reserve)
+        usual = "reference" if board is None else board.kernels
+        return machine._replace(kernels=machine.library(usual if self.kernels is None else self.kernels))
 
 
 def _board_called(name: str, sdk: str | None) -> Board:

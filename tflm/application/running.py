@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm import delegates
-from tflm.application.errors import OptionError, RequestError
+from tflm.application.errors import RequestError, option_errors
 from tflm.application.progress import Progress, silent
 from tflm.atomic_write import write_atomically
 from tflm.delegates import Delegate
@@ -46,10 +46,8 @@ def delegates_from(name: str | None) -> list[Delegate] | None:
     """
     if name is None or name == NO_DELEGATES:
         return None if name is None else []
-    try:
+    with option_errors(ValueError):
         return [delegates.by_name(name)]
-    except ValueError as error:
-        raise OptionError(str(error)) from None
 
 
 def random_inputs(tensors: list[TfLiteTensor], rng: np.random.Generator) -> Arrays:

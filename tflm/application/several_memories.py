@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tflm.application.compile_options import pairs_from
-from tflm.application.errors import OptionError
+from tflm.application.errors import OptionError, option_errors
 from tflm.application.export import buffers_in
 from tflm.application.machine import MACHINE_FIGURES, Machine
 from tflm.application.memories import memory_of
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
-from tflm.errors import ArgumentError
 from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
@@ -95,10 +94,8 @@ def memories_of(
         memories[place] = memories[place]._replace(cost=cost)
     for place, rate in _of_memories(memories, "rate", rates, "SRAM:400,PSRAM:40"):
         memories[place] = memories[place]._replace(rate=rate * 1e6)
-    try:
+    with option_errors():
         return require_memories(memories)
-    except ArgumentError as error:
-        raise OptionError(str(error)) from None
 
 
 def _bank(name: str, board: Board) -> Bank:

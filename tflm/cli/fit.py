@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tflm.application.arena import board_with_ram
-from tflm.application.errors import CheckFailed, NotKnown, OptionError
+from tflm.application.errors import CheckFailed, NotKnown, OptionError, option_errors
 from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_TIME_LIMIT, fit_figures, fit_report
 from tflm.application.fit import fit as fitted
 from tflm.application.hand_over import compiled_instead
@@ -17,7 +17,6 @@ from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
 from tflm.cli.output import answer, status_line
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short, option
-from tflm.errors import ArgumentError
 from tflm.firmware.board_fit import Answer
 
 
@@ -56,21 +55,18 @@ def fit(
         raise OptionError("name a board or chip with --board (tflm boards lists them), or a --target with --ram")
     where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
     loaded = load_model(model)
-    try:
-        with status_line("making it fit") as tell:
-            found = fitted(
-                loaded,
-                board=where,
-                reserve=DEFAULT_RESERVE if machine.reserve is None else machine.reserve,
-                kernels=on.kernels,
-                release=on.release,
-                max_extra_macs=share_from(macs),
-                hop=hop,
-                time_limit=time_limit,
-                progress=tell,
-            )
-    except ArgumentError as error:
-        raise OptionError(str(error)) from None
+    with option_errors(), status_line("making it fit") as tell:
+        found = fitted(
+            loaded,
+            board=where,
+            reserve=DEFAULT_RESERVE if machine.reserve is None else machine.reserve,
+            kernels=on.kernels,
+            release=on.release,
+            max_extra_macs=share_from(macs),
+            hop=hop,
+            time_limit=time_limit,
+            progress=tell,
+        )
     report = fit_report(found, title_of(model))
     written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv, on))
     answer(as_json, fit_figures(model, found), report, files=written, is_short=is_short)

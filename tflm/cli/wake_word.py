@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tflm.application.errors import CheckFailed, OptionError, RequestError
+from tflm.application.errors import CheckFailed, OptionError, RequestError, option_errors
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
 from tflm.application.wake_word import MANIFEST_FIGURES, Manifest, ManifestUpdate, figures, read_manifest, report
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName, flag, option
-from tflm.errors import ArgumentError
 from tflm.firmware.wake_word import needs_in, size_for_all, tensor_arena_sizes
 from tflm.report import document_of
 
@@ -48,11 +47,8 @@ def wake_word(
     machine = target_from(target or "esp32s3")
     loaded = load_model(model)
     described = None if manifest is None else read_manifest(manifest)
-    try:
-        with progress("laying out", CASES) as advance:
-            needs = needs_in(tensor_arena_sizes(loaded, machine, advance), release)
-    except ArgumentError as error:
-        raise OptionError(str(error)) from None
+    with option_errors(), progress("laying out", CASES) as advance:
+        needs = needs_in(tensor_arena_sizes(loaded, machine, advance), release)
     size = size_for_all(needs)
     told, shown = figures(model, machine.name, needs), report(title_of(model), machine.name, needs)
     if described is not None:
