@@ -25,6 +25,7 @@ from tflm.kernels.support.checks import (
     element_count,
     require_alike,
     require_one_type,
+    require_rank,
     require_same_type,
     require_type,
     require_zero_point,
@@ -80,10 +81,7 @@ def _prepare_concatenation(context: KernelContext, node: Node) -> None:
         _check_quantization(input, output)
     if output.type == TensorType.INT16:
         require_zero_point(output, 0)
-    if len(output.dims) > MAXIMUM_RANK:
-        raise OperatorError(
-            f"has {len(output.dims)} dimensions, at most {MAXIMUM_RANK} are supported", tensor=output.name
-        )
+    require_rank(output, MAXIMUM_RANK)
     node.op_data = require_axis(options.axis, len(output.dims), output.name)
     _check_parts(inputs, output, node.op_data)
 

@@ -19,6 +19,7 @@ from tflm.kernels.support.checks import (
     constant_integers,
     element_count,
     require_one_type,
+    require_rank,
     require_same_type,
     require_type,
     shape_error,
@@ -72,10 +73,7 @@ def _requests_pad(node: Node) -> Iterator[Request]:
 
 
 def _inside(input: TfLiteTensor, output: TfLiteTensor, paddings: list[int]) -> tuple[slice, ...]:
-    if len(input.dims) > MAXIMUM_RANK:
-        raise OperatorError(
-            f"has {len(input.dims)} dimensions, at most {MAXIMUM_RANK} are supported", tensor=input.name
-        )
+    require_rank(input, MAXIMUM_RANK)
     before, after = paddings[::2], paddings[1::2]
     wanted = [size + left + right for size, left, right in zip(input.dims, before, after)]
     if len(input.dims) != len(output.dims) or min(paddings, default=0) < 0 or list(output.dims) != wanted:
