@@ -21,7 +21,7 @@ from tflm.rewriting.streaming.causal import candidates, causal_form, minimum_hop
 from tflm.rewriting.streaming.kept_rows import TimedTensor, Timeline, _divided, runs, timeline
 from tflm.rewriting.streaming.time_rules import Track, moved, time_rule
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema import BuiltinOperator, ModelBuilder, Padding, quantized
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding, ReshapeOptions, quantized
 
 # --- Rows that are kept ----------------------------------------------------------------------------------------------
 
@@ -451,3 +451,23 @@ def test_rows_of_several_elements_are_padded_along_other_dimensions_only(axis: i
     graph = Graph(tflm.Model(main.builder.build()))
     rule = time_rule(graph, graph.operators[0], {x: Track(axis, unit, graph.shape(x)[axis] // unit)})
     assert (rule is not None) == is_found
+
+
+@pytest.mark.parametrize("kind", ["options", "tensor", "both"])
+def test_reshapes_name_the_shape_of_the_rows_that_they_make(kind: str) -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 20, 4))
+    main, shape = images.main, (1, 20, 1, 4)
+    y = main.tensor("y", shape, INT8, (main.table.tensors or [])[0].quantization)
+    images.shapes[y] = shape
+    given = [] if kind == "options" else [main.constant("shape", np.array(shape, np.int32))]
+    options = None if kind == "tensor" else ReshapeOptions(new_shape=shape)
+    main.operator(BuiltinOperator.RESHAPE, [images.last, *given], [y], options)
+    main.output(images.convolution(y, 4, (3, 1), padding=Padding.VALID))
+    graph = Graph(tflm.stream(tflm.Model(main.builder.build()), hop=2).model)
+    reshapes = [operator for operator in graph.operators if graph.code(operator) is BuiltinOperator.RESHAPE]
+    assert reshapes
+    for operator in reshapes:
+        made = graph.shape((operator.outputs or ())[0])
+        assert tuple(graph.constant((operator.inputs or ())[1])) == made
+        named = getattr(operator.builtin_options, "new_shape", None)
+        assert named is None or tuple(named) == made
