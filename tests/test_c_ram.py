@@ -26,6 +26,7 @@ from tflm.errors import ArgumentError
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
+    ConcatenationOptions,
     FullyConnectedOptions,
     Padding,
     ReducerOptions,
@@ -274,6 +275,34 @@ def test_a_padded_image_keeps_no_padded_rows() -> None:
         sizes.append(tflm.compile_model(tflm.Model(builder.build())).ram_bytes)
     explicit, same = sizes
     assert explicit < same + 34 * 8
+
+
+@needs_compiler
+@pytest.mark.parametrize("operator", ["columns", "channels", "transposed"])
+def test_joined_and_transposed_images_keep_rows(tmp_path: Path, operator: str) -> None:
+    """A CONCATENATION of an image with the largest values around each, or a TRANSPOSE of columns and channels."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 32, 16, 3))
+    main, x = images.main, images.convolution(images.last, 8)
+    most = images.pool(x, BuiltinOperator.MAX_POOL_2D, (3, 3), (1, 1), Padding.SAME)
+    shape = {"columns": (1, 32, 32, 8), "channels": (1, 32, 16, 16), "transposed": (1, 32, 8, 16)}[operator]
+    made = main.tensor("made", shape, TensorType.INT8, (main.table.tensors or [])[x].quantization)
+    if operator == "transposed":
+        order = main.constant("order", np.array([0, 1, 3, 2], np.int32))
+        main.operator(BuiltinOperator.TRANSPOSE, [most, order], [made], TransposeOptions())
+    else:
+        options = ConcatenationOptions(axis=2 if operator == "columns" else 3)
+        main.operator(BuiltinOperator.CONCATENATION, [x, most], [made], options)
+    images.shapes[made] = shape
+    main.output(images.convolution(made, 4, strides=(4, 4)))
+    model = tflm.Model(builder.build())
+    compiled = tflm.compile_model(model)
+    rows = 16 * 8 * (4 + 1) + 16 * 16 * 4  # of the convolution, the pool and their union
+    assert compiled.ram_bytes <= 32 * 16 * 3 + rows + 8 * 4 * 4 + 1024
+    given = np.random.default_rng(5).integers(-128, 128, (1, 32, 16, 3)).astype(np.int8)
+    (found,) = CheckedProgram(compiled, tmp_path).run([[given]])
+    assert found is not None
+    np.testing.assert_array_equal(found[0], result_of(model, given))
 
 
 def test_parts_of_more_dimensions_than_slice_supports_are_split() -> None:

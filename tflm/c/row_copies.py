@@ -29,7 +29,12 @@ def copies_of_rows(bound: BoundModel, operator: BoundOperator, rows: Rows) -> li
     found = []
     for target, source in fixed_copies(operator.node) or ():
         if target.ndim != y.ndim:
-            return None
+            count, *rest = target.shape
+            if not count or count % y.shape[ROWS] or count * target.strides[0] != y.nbytes:
+                return None
+            # The first dimension counts rows, or parts of rows.
+            shape = 1, y.shape[ROWS], count // y.shape[ROWS], *rest
+            target, source = target.reshape(shape), np.broadcast_to(source, target.shape).reshape(shape)
         begin = (target.ctypes.data - y.ctypes.data) // y.strides[ROWS] % y.shape[ROWS] if target.size else 0
         part = slice(max(rows.first - begin, 0), max(rows.end - begin, 0))
         of_rows = target[:, part], np.broadcast_to(source, target.shape)[:, part]

@@ -203,7 +203,8 @@ class _Calls(SymbolicRun):
         if call.accumulates:
             return set(range(*call.rows))
         if name == "TRANSPOSE":
-            return set(range(height))
+            stays = self._integers((operator.inputs or ())[1])[1] == 1
+            return set(range(*call.rows)) if stays else set(range(height))
         if name in ("PAD", "PADV2", "SLICE", "STRIDED_SLICE"):
             first, step = self._moved_rows(operator, name, height)
             return {row for row in (first + step * wanted for wanted in range(*call.rows)) if 0 <= row < height}
