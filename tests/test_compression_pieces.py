@@ -123,7 +123,7 @@ def test_the_file_within_an_arena_and_the_arena_within_a_file_are_those_of_the_b
         files = [len(each.data) for each in within if each.measured.minimum_arena_bytes <= ram]
         assert len(found._fitting(options, ram).data) == min(files, default=len(found.model.data))
     planned = [found._built(each, 0) for each in subsets]
-    for flash in {len(each.data) + more for each in planned for more in (-1, 0, 16)}:
+    for flash in {len(each.data) + more for each in planned for more in (-1, 0)}:
         chosen = found._small_enough(options, flash)
         arenas = [each.measured.minimum_arena_bytes for each in planned if len(each.data) <= flash]
         if arenas:

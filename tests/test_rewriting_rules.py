@@ -444,11 +444,16 @@ def test_overlaps_are_for_the_plan_alone_as_well() -> None:
     assert (found.minimum_arena_bytes, found.stages) == (overlapping, ())
 
 
-def test_a_plan_of_the_original_does_not_count_for_its_bands() -> None:
+def two_convolutions() -> tflm.Model:
+    """A large image between small ones."""
     images = Images(ModelBuilder().subgraph(), (1, 20, 20, 2))
     images.convolution(images.convolution(images.last, 12), 2)
     images.main.output(images.last)
-    model = tflm.Model(images.main.builder.build())
+    return tflm.Model(images.main.builder.build())
+
+
+def test_a_plan_of_the_original_does_not_count_for_its_bands() -> None:
+    model = two_convolutions()
     plain, planned = (
         tflm.tile(each, max_extra_macs=0.5, verify=1) for each in (model, tflm.Model(tflm.plan(model).data))
     )
@@ -456,6 +461,16 @@ def test_a_plan_of_the_original_does_not_count_for_its_bands() -> None:
     assert planned.minimum_arena_bytes == plain.minimum_arena_bytes
     smallest = tflm.tile(model, ram=1, max_extra_macs=0.5, verify=1)
     assert smallest.minimum_arena_bytes == plain.minimum_arena_bytes
+
+
+def test_the_more_work_is_allowed_the_smaller_is_the_arena() -> None:
+    limits = (0.0, 0.1, 0.2, 0.5)
+    found = [tflm.tile(two_convolutions(), max_extra_macs=limit, verify=1) for limit in limits]
+    assert all(0 <= each.extra_macs <= limit for each, limit in zip(found, limits))
+    arenas = [each.minimum_arena_bytes for each in found]
+    assert arenas == sorted(arenas, reverse=True)
+    assert arenas[0] > arenas[-1]
+    assert found[-1].extra_macs > 0.1
 
 
 def test_memories_of_head_and_tail_are_those_that_were_given() -> None:
