@@ -187,11 +187,8 @@ def prelu_quantized(
     """Multiply negative values by x2, with one multiplier; scale others with another one."""
     for i in range(count):
         value = x1[i] - zero_point1
-        product = scaled(value * (x2[i] - zero_point2), multiplier1)
-        identity = scaled(value, multiplier)
-        y[i] = clamped(
-            wrapped((product if value < 0 else identity) + stage.zero_point), stage.activation_min, stage.activation_max
-        )
+        result = scaled(value * (x2[i] - zero_point2), multiplier1) if value < 0 else scaled(value, multiplier)
+        y[i] = clamped(wrapped(result + stage.zero_point), stage.activation_min, stage.activation_max)
     return DONE
 
 
