@@ -76,6 +76,34 @@ def test_a_port_that_cannot_be_opened_is_named_with_the_others(
     assert str(raised.value) == f"/dev/ttyX: {error}{group}; ports of this machine: {known}"
 
 
+class Short(SimulatedDevice):
+    """A device that leaves out the last bytes of what is read, a few times."""
+
+    missing = 0
+    reads = 0
+
+    def accessed(self, kind: int, request: bytes) -> bytes:
+        """The reply without its end."""
+        reply = super().accessed(kind, request)
+        if kind != Kind.READ or self.reads > 9:
+            return reply
+        self.reads += 1
+        return reply[: len(reply) - self.missing]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 4])
+def test_an_answer_that_is_too_short_is_no_answer(missing: int) -> None:
+    simulated = Short(model_with_state())
+    simulated.missing = missing
+    with Device(lambda: LossyLink(simulated), model_with_state()) as device:
+        device.input(0).data[...] = STEPS[0][0]
+        if missing:
+            with pytest.raises(tflm.DeviceError, match="the device has no output 0 of 4 bytes"):
+                device.invoke()
+        else:
+            device.invoke()
+
+
 # --- Verdicts --------------------------------------------------------------------------------------------------------
 
 
