@@ -490,14 +490,17 @@ The estimate is up to 0.6 % too high, so that the actual ratio is at most 1.02.
 def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """Plan a model that is fed rows, as `_planned` does, with the least RAM that costs hardly more instructions.
 
-    The search ends at 1.5 times the least RAM. If every plan costs more instructions than allowed, the least RAM is
-    used.
+    The search ends at 1.5 times the least RAM, or at that of the program with the whole image. If every plan costs more
+    instructions than allowed, the least RAM is used.
     """
     smallest = _planned(model, options, choice)
     if options.ram is not None or options.memories:
         return smallest
-    whole = _instructions(*_planned(model, replace(options, feed_rows=None), choice))
-    if whole is None:
+    unfed = _planned(model, replace(options, feed_rows=None), choice)
+    whole = _instructions(*unfed)
+    low = smallest[2].ram_bytes
+    limit = min(low * 3 // 2, unfed[2].ram_bytes)
+    if whole is None or limit <= low:
         return smallest
 
     def is_fast(planned: Planned) -> bool:
@@ -507,8 +510,7 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned
     def within(ram_bytes: int) -> Planned:
         return _planned(model, replace(options, ram=ram_bytes), choice)
 
-    low = smallest[2].ram_bytes
-    found = smallest if is_fast(smallest) else within(low * 3 // 2)
+    found = smallest if is_fast(smallest) else within(limit)
     if not is_fast(found):
         return smallest
     while found[2].ram_bytes - low > smallest[2].ram_bytes // 64:
