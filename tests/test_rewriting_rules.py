@@ -253,6 +253,24 @@ def test_a_constant_is_merged_into_a_layer_of_its_own_that_it_broadcasts_to(
     assert_same_bits(run(folded, inputs), run(model, inputs))
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_weights_of_four_bits_are_not_scaled(is_packed: bool) -> None:
+    """Two of them share a byte."""
+    main, half = ModelBuilder().subgraph(), quantized(0.5)
+    x = main.input("x", (4, 4), INT8, half)
+    packed = main.constant("w", np.arange(8, dtype=np.int8), half, type=TensorType.INT4, shape=(4, 4))
+    w = packed if is_packed else main.constant("w", np.eye(4, dtype=np.int8), half)
+    t, y = main.tensor("t", (4, 4), INT8, quantized(0.25)), main.tensor("y", (4, 4), INT8, half)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [t], FullyConnectedOptions())
+    main.operator(BuiltinOperator.MUL, [t, main.constant("c", np.full(1, 4, np.int8), half)], [y], MulOptions())
+    main.output(y)
+    model = main.builder.build()
+    folded = tflm.fold(tflm.Model(model))
+    assert (len(names_of(folded)) == 1) == (not is_packed)
+    inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
+    assert_same_bits(run(folded, inputs), run(model, inputs))
+
+
 @pytest.mark.parametrize(("bias", "merges"), [(None, True), (0.0, True), (0.25, False)])
 def test_a_constant_becomes_the_bias_if_there_is_none_or_one_of_zeros(bias: float | None, merges: bool) -> None:
     model = dense_with_constant([1, 2, 3, 4], FLOAT32, (4, 4))
