@@ -163,6 +163,17 @@ def test_layouts_that_meet_and_differ_stay_apart(order: tuple[int, ...], axes: t
     assert_same_bits(run(tflm.fold(tflm.Model(model)), inputs), run(model, inputs))
 
 
+@pytest.mark.parametrize("rank", [2, 4, 5, 6])
+def test_layouts_of_up_to_five_dimensions_are_changed(rank: int) -> None:
+    """TFLM's TRANSPOSE takes no more."""
+    graph = Leftovers(tuple(range(2, 2 + rank)), INT8)
+    order = (1, 0, *range(2, rank))
+    x = graph.transpose(graph.last, order)
+    graph.transpose(graph.operator(BuiltinOperator.RELU, [x], graph.shapes[x]), order)
+    names = names_of(tflm.fold(tflm.Model(graph.build([graph.last]))))
+    assert names == (["RELU"] if rank <= 5 else ["TRANSPOSE", "RELU", "TRANSPOSE"])
+
+
 # --- What is merged --------------------------------------------------------------------------------------------------
 
 
