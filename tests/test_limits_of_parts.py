@@ -13,6 +13,7 @@ from differential import run
 from hypothesis import given
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16
+from oracle import Oracle
 from reference_kernels import ReferenceKernels, plan
 
 import tflm
@@ -191,3 +192,60 @@ def test_a_state_of_another_subgraph_may_not_be_overwritten() -> None:
             buffers = list(planned.buffers)
             buffers[place] = buffers[place]._replace(offset=buffers[state].offset, memory=buffers[state].memory)
             assert list(values_lost_in_calls(model, planned._replace(buffers=tuple(buffers)), kernels)), names[key]
+
+
+# --- Kernels ---------------------------------------------------------------------------------------------------------
+
+ENGINES = pytest.mark.parametrize("engine", [{}, {"delegates": ()}], ids=["compiled", "numpy"])
+
+
+@ENGINES
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_sum_of_floats_has_each_of_them_once(engine: dict[str, Any], count: int) -> None:
+    main = ModelBuilder().subgraph()
+    tensors = [main.input(f"x{i}", (1, 3), FLOAT32) for i in range(count)]
+    y = main.tensor("y", (1, 3), FLOAT32)
+    main.operator(BuiltinOperator.ADD_N, tensors, [y])
+    main.output(y)
+    values = [np.full((1, 3), 10.0**i, np.float32) for i in range(count)]
+    ((found,),) = run(main.builder.build(), [values], **engine)
+    assert found.tolist() == [[float("1" * count)] * 3]
+
+
+@ENGINES
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1), (1, 1), (0, 3), (3, 0)])
+def test_elements_are_gathered_from_dimensions_of_one_and_of_none_refused(
+    engine: dict[str, Any], shape: tuple[int, int]
+) -> None:
+    main = ModelBuilder().subgraph()
+    x, indices = main.input("x", shape, FLOAT32), main.input("indices", (2, 2), TensorType.INT32)
+    y = main.tensor("y", (2,), FLOAT32)
+    main.operator(BuiltinOperator.GATHER_ND, [x, indices], [y])
+    main.output(y)
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    last = np.array(shape, np.int32) - 1
+    if 0 in shape:
+        with pytest.raises(tflm.TflmError):
+            run(main.builder.build(), [[values, np.zeros((2, 2), np.int32)]], **engine)
+    else:
+        ((found,),) = run(main.builder.build(), [[values, np.array([last * 0, last])]], **engine)
+        assert found.tolist() == [values.reshape(-1)[0], values.reshape(-1)[-1]]
+
+
+@ENGINES
+@pytest.mark.parametrize("scales", [(0.1, 0.1003), (0.5, 0.01), (0.013, 0.0131)])
+def test_all_pairs_of_two_scales_compare_as_in_tflm(oracle: Oracle, engine: dict[str, Any], scales: Any) -> None:
+    main = ModelBuilder().subgraph()
+    x, z = (
+        main.input(name, shape, INT8, quantized(scale, 3))
+        for name, shape, scale in zip("xz", [(256, 1), (1, 256)], scales)
+    )
+    for code in (BuiltinOperator.LESS, BuiltinOperator.EQUAL):
+        y = main.tensor(code.name, (256, 256), TensorType.BOOL)
+        main.operator(code, [x, z], [y])
+        main.output(y)
+    values = np.arange(-128, 128).astype(np.int8)
+    inputs = [[values.reshape(256, 1), values.reshape(1, 256)]]
+    model = main.builder.build()
+    for ours, theirs in zip(run(model, inputs, **engine)[0], oracle.run(model, inputs)[0], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
