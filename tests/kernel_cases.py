@@ -453,14 +453,22 @@ def _axes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"axes": axes, "dims": np.array([2, 3, 4], np.int32), "sizes": sizes}
 
 
-def _reduction(rng: np.random.Generator, dtypes: dict[str, str], *, axis_count: int = 2) -> Values:
-    """Two axes with 8 positions, or a single one with 2."""
-    along = [2, 8][axis_count - 1]
-    axes = np.array([[0, 2], [-3, 2], [0, -1]][int(rng.integers(3))], np.int32)[:axis_count]
-    sizes = reduction.Strided(rank=3, axis_count=axis_count, along=along, outputs=24 // along)
-    values: Values = {"x": array(rng, dtypes["x"], 24), "y": array(rng, dtypes["y"], 24 // along)}
+def _reduction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Two axes with 8 positions."""
+    axes = np.array([[0, 2], [-3, 2], [0, -1]][int(rng.integers(3))], np.int32)
+    sizes = reduction.Strided(rank=3, axis_count=2, along=8, outputs=3)
+    values: Values = {"x": array(rng, dtypes["x"], 24), "y": array(rng, dtypes["y"], 3)}
     ends = {"ends": np.array([1, 3], dtypes["ends"])} if "ends" in dtypes else {}
     return values | {"axes": axes, "dims": np.array([2, 3, 4], np.int32), "sizes": sizes} | ends
+
+
+def _extremes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """One axis."""
+    dimension = int(rng.integers(3))
+    outputs = 24 // _DIMS[dimension]
+    values: Values = {"x": array(rng, dtypes["x"], 24), "y": array(rng, "int32", outputs), "outputs": outputs}
+    axis = np.array([dimension - 3 * int(rng.integers(2))], np.int32)
+    return values | {"axis": axis, "dims": np.array(_DIMS, np.int32), "rank": 3}
 
 
 _DIMS, _STEPS = (2, 3, 4), (12, 4, 1)
@@ -903,7 +911,7 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "recurrent.svdf_integers": _svdf,
         "reduction.check_axes": _axes,
         "reduction.combine": _reduction,
-        "reduction.index_of_extreme": partial(_reduction, axis_count=1),
+        "reduction.index_of_extreme": _extremes,
         "reduction.sum_integers": _reduction,
         "signal.automatic_gain": _gain,
         "signal.delay": _delay,

@@ -13,6 +13,8 @@ from tflm.kernels.layers.geometry import output_size
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
+    ArgMaxOptions,
+    ArgMinOptions,
     BuiltinOperator,
     Conv2DOptions,
     DepthwiseConv2DOptions,
@@ -281,6 +283,19 @@ def _reduction(layer: Layer) -> int:
     return y
 
 
+def _index_of_extreme(layer: Layer) -> int:
+    """ARG_MAX or ARG_MIN, along any axis."""
+    draw = layer.draw
+    shape = (draw.choice([1, 1, 3]), draw.randint(1, 12), draw.choice(CHANNELS))
+    axis = draw.randrange(3)
+    x = layer.input("x", shape, 0.1, 3)
+    number = layer.graph.constant(f"axis_{layer.place}", np.array([axis], np.int32))
+    y = layer.graph.tensor(f"y_{layer.place}", shape[:axis] + shape[axis + 1 :], TensorType.INT32)
+    options = ArgMaxOptions() if layer.operator == BuiltinOperator.ARG_MAX else ArgMinOptions()
+    layer.graph.operator(layer.operator, [x, number], [y], options)
+    return y
+
+
 def _reduced_rows(layer: Layer) -> int:
     """PAD along the channels, and a reduction of all rows that keeps no image with the least RAM."""
     draw, graph, name = layer.draw, layer.graph, layer.operator.name
@@ -346,6 +361,11 @@ TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
     ("SUM", TensorType.INT8, _reduction, FEW),
     ("SUM", TensorType.INT16, _reduction, FEW),
     ("REDUCE_MAX", TensorType.INT8, _reduction, FEW),
+    *(
+        (operator, kind, _index_of_extreme, FEW)
+        for operator in ("ARG_MAX", "ARG_MIN")
+        for kind in FLOATS_AND_INTEGERS[:2]
+    ),
     ("LEAKY_RELU", TensorType.INT8, _changed, FEW),
     ("LEAKY_RELU", TensorType.INT16, _changed, FEW),
     ("LOGISTIC", TensorType.INT8, _changed, FEW),

@@ -208,26 +208,6 @@ def combine(
     return DONE
 
 
-@kernel
-def index_of_extreme(better: Comparison, x: Elements, y: Int32s, axes: Int32s, dims: Int32s, sizes: Strided) -> int:
-    """Find the index of the first of the best elements along one axis."""
-    found = set_of_axes(axes, sizes.axis_count, sizes.rank)
-    size, step = innermost(found, dims, sizes.rank)
-    row, row_step = innermost(~found, dims, sizes.rank)
-    for k in range(0, sizes.outputs, row):
-        first = offset_of(k, ~found, dims, sizes.rank)
-        for i in range(row):
-            place, index = first, 0
-            best = x[place]
-            for j in range(1, size):
-                place += step
-                if better(x[place], best):
-                    best, index = x[place], j
-            y[k + i] = index
-            first += row_step
-    return DONE
-
-
 def strided_by(shape: Sequence[int], axes: npt.NDArray[np.int32], outputs: int) -> dict[str, Any] | None:
     """Return the arguments for a reduction along any axes; None for too many dimensions."""
     sizes = Strided(len(shape), axes.size if shape else 0, math.prod(shape) // outputs, outputs)
@@ -292,23 +272,6 @@ def _scaling(op: Rescaling, dtype: np.dtype[Any], along: int, divisor: int) -> d
     }
 
 
-def _bind_index(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
-    input, axis = node.eval_input(0), node.eval_input(1)
-    output = node.eval_output(0)
-    x, y, better = input.elements, output.elements.reshape(-1), "greater" if node.operator == "ARG_MAX" else "less"
-    shape: Sequence[int] = x.shape
-    axes = axis.elements.reshape(-1)[:1]
-    if axis.is_constant:
-        shape, axes = _merged(check_dimension(input, output, axes), {1})
-    if not x.size or not y.size:
-        return [] if axis.is_constant else None
-    strided = strided_by(shape, axes, y.size)
-    if strided is None:
-        return None
-    checks = [] if axis.is_constant else [check_axes.step(**strided)]
-    return [*checks, index_of_extreme.step(better=better, x=x, y=y, **strided)]
-
-
 @inlined
 def size_of(dims: Int32s, first: int, end: int) -> int:
     """Return the number of elements in a range of dimensions."""
@@ -316,6 +279,25 @@ def size_of(dims: Int32s, first: int, end: int) -> int:
     for i in range(first, end):
         size = as_int32(size * dims[i])
     return size
+
+
+@kernel
+def index_of_extreme(
+    better: Comparison, x: Elements, y: Int32s, axis: Int32s, dims: Int32s, rank: int, outputs: int
+) -> int:
+    """Find the index of the first of the best elements along an axis."""
+    dimension = axis[0] + rank if axis[0] < 0 else axis[0]
+    along, inner = dims[dimension], size_of(dims, dimension + 1, rank)
+    for first in range(0, outputs, inner):
+        for i in range(inner):
+            place = first * along + i
+            best, index = x[place], 0
+            for j in range(1, along):
+                place += inner
+                if better(x[place], best):
+                    best, index = x[place], j
+            y[first + i] = index
+    return DONE
 
 
 @kernel
@@ -371,6 +353,27 @@ def add_up_int8(
                     wrapped(scaled(terms, multiplier) + stage.zero_point), stage.activation_min, stage.activation_max
                 )
     return DONE
+
+
+def _bind_index(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
+    input, axis = node.eval_input(0), node.eval_input(1)
+    output = node.eval_output(0)
+    x, y, better = input.elements, output.elements.reshape(-1), "greater" if node.operator == "ARG_MAX" else "less"
+    shape: Sequence[int] = x.shape
+    axes = axis.elements.reshape(-1)[:1]
+    if axis.is_constant:
+        shape, axes = check_dimension(input, output, axes), np.array([1], np.int32)
+    if not x.size or not y.size or x.size % y.size:
+        return [] if axis.is_constant else None
+    strided = strided_by(shape, axes, y.size)
+    if strided is None:
+        return None
+    checks = [] if axis.is_constant else [check_axes.step(**strided)]
+    dims = strided["dims"]
+    return [
+        *checks,
+        index_of_extreme.step(better=better, x=x, y=y, axis=axes, dims=dims, rank=dims.size, outputs=y.size),
+    ]
 
 
 def _bind_cumsum(context: KernelContext, node: Node, profile: Profile) -> list[Step] | None:
