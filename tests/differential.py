@@ -12,10 +12,14 @@ from oracle import Oracle, OracleError
 
 import tflm
 
+UNWRITTEN = b"\xa5"
+"""Each byte of an arena at first. No operator may rely on zeros."""
+
 
 def run(model: bytes, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any) -> list[Arrays]:
     """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
-    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(arena_bytes), **options)
+    arena = bytearray(UNWRITTEN * arena_bytes)
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), arena, **options)
     interpreter.allocate_tensors()
     outputs = []
     for inputs in invocations:

@@ -157,7 +157,6 @@ def _prepare_frame(context: KernelContext, node: Node) -> None:
     require_room(output, element_count(input) // op.step * op.size, element_count(output))
     context.allocate_requested(node)
     op.buffers = [CircularBuffer(node.persistent[f"row {row}"], op.capacity) for row in range(rows)]
-    _reset_frame(context, node)
 
 
 def _requests_frame(node: Node) -> Iterator[Request]:
@@ -243,7 +242,6 @@ def _prepare_delay(context: KernelContext, node: Node) -> None:
     context.allocate_requested(node)
     buffers = [CircularBuffer(node.persistent[f"row {row}"], frame_size + length) for row in range(rows)]
     node.op_data = Delay(length, buffers)
-    _reset_delay(context, node)
 
 
 def _requests_delay(node: Node) -> Iterator[Request]:
@@ -450,7 +448,6 @@ def _prepare_overlap(context: KernelContext, node: Node) -> None:
     require_room(output, rows * frames * op.step, element_count(output))
     context.allocate_requested(node)
     op.sums = [node.persistent[f"row {row}"].view(DTYPES[op.type]) for row in range(rows)]
-    _reset_overlap(context, node)
 
 
 def _requests_overlap(node: Node) -> Iterator[Request]:
