@@ -467,16 +467,14 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
     if not processor.startswith("cortex"):
         flags = [*processor.split(), "-fsanitize=address,undefined", "-fno-sanitize-recover"]
         return [built(source, folder, *flags), "calls", "results"]
-    processor, optimization = processor.split()
+    processor, *options = processor.split()
     if None in [shutil.which(tool) for tool in ("arm-none-eabi-gcc", "qemu-system-arm")]:
         pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
     (folder / "kernels.c").write_text(source + START)
     machine, data, *floats = MACHINES.get(processor, ["mps2-an386", "0x20000000"])
     places = f"-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata={data}"
     command = ["arm-none-eabi-gcc", f"-mcpu={processor}", "-mthumb", *floats, "-std=gnu99", "-w", "kernels.c"]
-    subprocess.run(
-        [*command, optimization, "--specs=rdimon.specs", "-lm", places, "-o", "kernels"], cwd=folder, check=True
-    )
+    subprocess.run([*command, *options, "--specs=rdimon.specs", "-lm", places, "-o", "kernels"], cwd=folder, check=True)
     host = "enable=on,target=native,arg=kernels,arg=calls,arg=results"
     return ["qemu-system-arm", "-M", machine, "-nographic", "-semihosting-config", host, "-kernel", "kernels"]
 
@@ -523,6 +521,32 @@ def test_layers_have_the_sums_of_their_products(
             found, results = np.frombuffer(results[: array.nbytes], array.dtype), results[array.nbytes :]
             if name == "y":
                 np.testing.assert_array_equal(found, expected.reshape(-1), step.kernel.name)
+
+
+@pytest.mark.parametrize("processor", ["", "cortex-m4 -O2 -mfloat-abi=hard", "cortex-m55 -O2", "cortex-m3 -O2"])
+def test_roots_and_nearest_integers_have_all_bits_of_numpy(processor: str, tmp_path: Path) -> None:
+    """Around all halves and powers of two, signed zeros, infinities, and of any bits; of a NaN, any other is taken."""
+    powers = np.exp2(np.arange(-149, 128))
+    ends = np.concatenate([powers, powers - 0.5, powers + 0.5, np.arange(21) / 2]).astype(np.float32)
+    sides = [np.nextafter(ends, np.float32(side)) for side in (-np.inf, np.inf)]
+    positive = np.concatenate([ends, *sides, np.array([np.inf, np.nan], np.float32)])
+    anything = np.random.default_rng(7).integers(0, 1 << 32, 2000, np.uint32).view(np.float32)
+    x = np.concatenate([positive, -positive, anything])
+    steps = [unary.each.step(function=name, x=x, y=np.empty_like(x), count=x.size) for name in ("ROUND", "SQRT")]
+    kernels = [step.kernel for step in steps]
+    command = command_on(processor, program(kernels), tmp_path)
+    calls = [encoded(place, arguments_of(step)) for place, step in enumerate(steps)]
+    (tmp_path / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(calls))
+    subprocess.run(command, cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL, check=True)
+    results = (tmp_path / "results").read_bytes()
+    size = 8 + 2 * x.nbytes
+    with np.errstate(invalid="ignore"):
+        expected = np.rint(x), np.sqrt(x)
+    for place, values in enumerate(expected):
+        found = np.frombuffer(results[place * size :][8 + x.nbytes : size], np.float32)
+        is_number = ~np.isnan(values)
+        assert np.isnan(found[~is_number]).all()
+        np.testing.assert_array_equal(found[is_number].view(np.int32), values[is_number].view(np.int32))
 
 
 def arguments_of(step: Step) -> list[Any]:

@@ -51,6 +51,34 @@ static inline int64_t truncated_quotient(int32_t a, int32_t b)
 }
 """
 
+_RINT = """\
+/* Nearest integer, halves to even. */
+static inline float rint_float(float x)
+{
+#if defined(__arm__) && defined(__ARM_FP) && __ARM_ARCH == 7 && !(__ARM_FP & 8) && !defined(__FAST_MATH__)
+    /* rintf is a call. Adding 2^23 to a smaller number rounds it to an integer. */
+    const float integral = 8388608.0f;
+    return fabsf(x) < integral ? copysignf(fabsf(x) + integral - integral, x) : x + 0.0f;
+#else
+    return rintf(x);
+#endif
+}
+"""
+
+_SQRT = """\
+/* Square root, without errno. */
+static inline float sqrt_float(float x)
+{
+#if defined(__arm__) && defined(__ARM_FP) && defined(__GNUC__)
+    float root;
+    __asm__("vsqrt.f32 %0, %1" : "=t"(root) : "t"(x));
+    return root;
+#else
+    return sqrtf(x);
+#endif
+}
+"""
+
 _FLOOR_DIV = """\
 /* Quotient, rounded down. */
 static inline TYPE floor_div_NAME(TYPE a, TYPE b)
@@ -155,6 +183,8 @@ HELPERS = {
     "truncated": _TRUNCATED,
     "float64_of_bits": _FLOAT64_OF_BITS,
     "truncated_quotient": _TRUNCATED_QUOTIENT,
+    "rint_float": _RINT,
+    "sqrt_float": _SQRT,
     **{
         f"{name}_{suffix}": template.replace("TYPE", c_type).replace("NAME", suffix)
         for name, template in _TEMPLATES.items()
