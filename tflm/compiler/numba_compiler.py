@@ -1,6 +1,7 @@
 """Compile kernels that are written in Python: numba translates them to LLVM IR.
 
-The names imported from `numba.core` are undocumented. They avoid generating machine code that would never run.
+Of the names imported from `numba.core`, numba documents those of its passes. The others avoid generating machine code
+that would never run.
 """
 
 from __future__ import annotations
@@ -23,10 +24,32 @@ os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().nam
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
+from numba.core import typed_passes, untyped_passes  # noqa: E402
 from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen  # noqa: E402
+from numba.core.compiler import CompilerBase  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+from numba.core.compiler_machinery import PassManager  # noqa: E402
 from numba.core.registry import cpu_target  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
+
+PASSES = (
+    *(untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing),
+    *(untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis),
+    *(typed_passes.IRLegalization, typed_passes.NativeLowering, typed_passes.NoPythonBackend),
+)
+"""What numba does with a function, in order. Its other passes look for closures, generators, arrays and similar things,
+which kernels do not have."""
+
+
+class _Compiler(CompilerBase):  # type: ignore[misc]
+    """Numba's compiler of functions, with the passes that kernels need."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = PassManager("kernel")
+        for each in PASSES:
+            passes.add_pass(each, each.__name__)
+        passes.finalize()
+        return [passes]
 
 
 class _Functions(AOTCodeLibrary):  # type: ignore[misc]
@@ -107,7 +130,8 @@ def _compiled(function: FunctionType, *signature: Any) -> Any:
     """Return the function in numba's form, with everything that it calls compiled as well."""
     names = {name: _callable(value) for name, value in called(function)}
     copy = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__)
-    return numba.njit(*signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(copy)
+    options = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(*signature, pipeline_class=_Compiler, **options)(copy)
 
 
 @functools.cache
