@@ -178,6 +178,30 @@ def test_rows_along_time_are_those_of_the_whole_operator(name: str, count: int) 
     assert tried
 
 
+@pytest.mark.parametrize("name", sorted({*OWN} - {"AVERAGE_POOL_2D", "MAX_POOL_2D"}))
+def test_rows_do_not_follow_from_values_that_may_change(name: str) -> None:
+    """With a constant as another input, with or without time, an operator has the same rule or none."""
+    tried = False
+    for _, _, graph in graphs(name, 10):
+        (operator,) = graph.operators
+        constants = [t for t in operator.inputs or () if t >= 0 and graph.is_constant(t)]
+        for tracks, constant in itertools.product(list(time_tracks(graph)), constants):
+            known = time_rule(graph, operator, tracks)
+            tensor, inputs = graph.tensors[constant], graph.inputs
+            buffer, tensor.buffer = tensor.buffer, 0
+            graph.set_ends((*inputs, constant), graph.outputs)
+            for time in {}, {constant: Track(0, 1, graph.size(constant))}:
+                rule = time_rule(graph, operator, {**tracks, **time})
+                if rule is not None:
+                    assert known is not None
+                    rows = range(known.track.rows)
+                    assert (rule.track, [*map(rule.reads, rows)]) == (known.track, [*map(known.reads, rows)])
+            graph.set_ends(inputs, graph.outputs)
+            tensor.buffer = buffer
+            tried = True
+    assert tried
+
+
 @pytest.mark.parametrize("name", IN_BANDS)
 def test_rows_of_bands_are_those_of_the_whole_operator(name: str) -> None:
     tried = False
