@@ -85,6 +85,14 @@ def test_the_limit_counts_samples() -> None:
     assert calibrated(LAYER, data_set(float_models.samples(9, 8)), limit=4).samples == 4
 
 
+@pytest.mark.parametrize("limit", [None, 1, 8, 9, 10])
+def test_progress_ends_at_the_samples_that_are_run(limit: int | None) -> None:
+    told: list[tuple[int, int | None]] = []
+    calibrated(LAYER, data_set(float_models.samples(9, 8)), limit, lambda done, total: told.append((done, total)))
+    total = min(limit or 9, 9)
+    assert told == [(done + 1, total) for done in range(total)]
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -161,7 +161,7 @@ def calibrated(model: Model, data: DataSet, limit: int | None = None, report: Re
         for index, tensor in watched.items():
             ranges[index] = _widened(ranges.get(index), tensor)
 
-    count = 0
+    count, total = 0, min((most for most in (limit, data.count) if most is not None), default=None)
     every = (sample for _, part in data.parts(0) for sample in part.samples(runner.inputs))
     for sample in islice(every, limit):
         if isinstance(sample, DataError):
@@ -171,7 +171,7 @@ def calibrated(model: Model, data: DataSet, limit: int | None = None, report: Re
             raise DataError(reason)
         count += 1
         if report is not None:
-            report(count, data.count if limit is None else limit)
+            report(count, total)
     if not count:
         raise DataError("the data has no samples; calibration needs typical inputs, some 100 or more")
     return Calibration(ranges, count)
