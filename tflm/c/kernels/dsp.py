@@ -190,24 +190,31 @@ def _sums_of_pairs(step_bytes: int) -> str:
 
 
 def sums_of_cells(functions: Functions) -> str:
-    """r0: elements of 16 bits; r1: weights; r2: rows; r3: cells; then what `wide_windows.sums_of_cells` takes."""
-    count, x_row, x_step, between = (f"[sp, #{36 + 4 * i}]" for i in range(4))
-    pair = (
-        "    ldr r6, [r1], #4\n    ldr r7, [r0], #4\n    sxtb16 r8, r6\n    sxtb16 r6, r6, ror #8\n"
-        "    smlad r4, r7, r8, r4\n    smlad r5, r7, r6, r5\n"
-    )
-    one = pair.replace("ldr r7, [r0], #4", "ldrh r7, [r0], #2").replace("smlad", "smlabb")
+    """r0: elements of 16 bits; r1: weights, aligned to words; r2: rows; r3: cells; on the stack: other arguments of
+    `wide_windows.sums_of_cells`. r0 and r3 are pushed for the next row."""
+    count, x_row, x_step, between = (f"[sp, #{44 + 4 * i}]" for i in range(4))
+
+    def pair(word: str, load: str = "ldr r9, [r0], #4", multiply: str = "smlad") -> str:
+        return (
+            f"    {load}\n    sxtb16 lr, {word}\n    sxtb16 {word}, {word}, ror #8\n"
+            f"    {multiply} r4, r9, lr, r4\n    {multiply} r5, r9, {word}, r5\n"
+        )
+
+    word = "    ldr r6, [r1], #4\n"
+    two = "    ldrd r6, r7, [r1], #8\n" + pair("r6") + pair("r7")
+    four = "    ldmia r1!, {r6, r7, r8, r10}\n" + "".join(map(pair, ("r6", "r7", "r8", "r10")))
     return (
-        "    push {r4-r11, lr}\n    mov r4, #0\n    mov r5, #0\n"
-        f"1:  ldr r9, {x_row}\n    mov r10, r3\n    add r9, r0, r9, lsl #1\n"
-        f"2:  ldr r11, {count}\n    lsrs r12, r11, #3\n    beq 4f\n"
-        f"3:  .rept 4\n{pair}    .endr\n    subs r12, #1\n    bne 3b\n"
-        # The shift sets the carry to bit 2 of the count, and the sign to bit 1.
-        f"4:  lsls r12, r11, #30\n    bcc 5f\n{pair}{pair}5:  bpl 6f\n{pair}"
-        f"6:  lsls r11, #31\n    beq 7f\n{one}"
-        f"7:  ldr r12, {x_step}\n    subs r10, #1\n    add r0, r0, r12, lsl #1\n    bne 2b\n"
-        f"    ldr r12, {between}\n    mov r0, r9\n    subs r2, #1\n    add r1, r12\n    bne 1b\n"
-        "    mov r0, r4\n    mov r1, r5\n    pop {r4-r11, pc}\n"
+        f"    push {{r0, r3-r11, lr}}\n    mov r4, #0\n    mov r5, #0\n    ldr r11, {count}\n"
+        f"1:  lsrs r12, r11, #3\n    beq 4f\n3:\n{four}    subs r12, #1\n    bne 3b\n"
+        f"4:  lsls r12, r11, #29\n    beq 7f\n    bpl 5f\n{two}"
+        # The shift sets the carry to bit 1 of the count, and the zero flag for an even count, which products keep.
+        f"5:  lsls r12, r11, #31\n    bcc 6f\n{word}{pair('r6')}"
+        f"6:  beq 7f\n{word}{pair('r6', 'ldrh r9, [r0], #2', 'smlabb')}"
+        "7:  subs r3, #1\n    bne 8f\n    subs r2, #1\n    bne 9f\n"
+        "    strd r4, r5, [sp]\n    pop {r0, r1, r4-r11, pc}\n"
+        f"8:  ldr r12, {x_step}\n    add r0, r0, r12, lsl #1\n    lsrs r12, r11, #3\n    bne 3b\n    b 4b\n"
+        f"9:  ldrd r0, r3, [sp]\n    ldr r12, {x_row}\n    ldr r10, {between}\n    add r0, r0, r12, lsl #1\n"
+        "    str r0, [sp]\n    add r1, r10\n    b 1b\n"
     )
 
 

@@ -262,7 +262,7 @@ def sums_of_cells(
     """Return the sums of products of a window for two channels, as `sums_of_vector` does.
 
     Args:
-        weights: those of each cell are padded to an even number of elements.
+        weights: those of each cell are padded to an even number of elements; aligned to words.
         rows, cells, count: number of rows, of cells in a row, and of adjacent elements in a cell; at least 1.
         x_row, x_step: step from a row to the next, and from the end of a cell to the next.
         between: weights from the last cell of a row to the first of the next row.

@@ -26,7 +26,7 @@ from tflm.c.kernels.im2col import CHANNELS as PAIR
 from tflm.c.kernels.im2col import DEPTH, both_of, byte_of
 from tflm.c.kernels.part import NEVER, first_places
 from tflm.c.kernels.wide_windows import WIDE_RUN, sums_of_cells, sums_of_some
-from tflm.compiler.intrinsics import DSP_ASSEMBLY, int8_from, int16_from, int32_from
+from tflm.compiler.intrinsics import DSP_ASSEMBLY, int8_from, int8_of, int16_from, int32_from
 from tflm.compiler.language import (
     DONE,
     Int8s,
@@ -433,7 +433,7 @@ def convolve_wide_runs(
     clamp: Clamp,
     start: Sum,
     x: Int16s,
-    weights: Int8s,
+    weights: Int32s,
     table: Int32s,
     y: Int16s,
     shape: Shape,
@@ -441,7 +441,8 @@ def convolve_wide_runs(
     """Multiply windows of a 16-bit image by weights. Elements outside of the image are 0.
 
     Args:
-        weights: for two channels at a time, those of one run after the other, of an even number of elements.
+        weights: for two channels at a time, those of one run after the other, of an even number of elements; bytes in
+            words.
         table: as of `convolve_in_place`.
     """
     activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
@@ -465,7 +466,7 @@ def convolve_wide_runs(
                 cells, length, x_step = columns, depth, shape.column_dilation * shape.x_step - depth
             between = run - PAIR * cells * (length + (length & 1))
             seen = int16_from(x, (top * shape.x_columns + left + first * shape.column_dilation) * shape.x_step)
-            of_pair, entry = int8_from(weights, first_row * run + first * of_column), int32_from(table, 0)
+            of_pair, entry = int8_from(int8_of(weights), first_row * run + first * of_column), int32_from(table, 0)
             for channel in range(0, shape.channels, PAIR):
                 sum0, sum1 = start(entry[0]), start(entry[4])
                 for row in range(0, rows, shape.rows_together if DSP_ASSEMBLY else 1):
@@ -615,9 +616,10 @@ def weights_of_one(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     return weights.astype(np.int8)
 
 
-def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-    """Pack weights (channels, runs, elements) as (pairs of channels, runs, elements, 2)."""
-    return np.ascontiguousarray(packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3), None)
+def pairs_of_runs(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Pack weights (channels, runs, elements) as bytes (pairs of channels, runs, elements, 2) in words."""
+    pairs = packed_weights(weights.transpose(1, 0, 2), DEPTH).transpose(1, 0, 2, 3)
+    return np.ascontiguousarray(pairs, None).reshape(len(pairs), -1).view(np.int32)
 
 
 def outside_of_one(weights: npt.NDArray[np.int64], zero_point: int) -> npt.NDArray[np.int32]:
