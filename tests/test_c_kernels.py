@@ -38,6 +38,7 @@ from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
 from tflm.c.kernels.part import StepOrLoop, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
+from tflm.c.kernels.signal import square_root
 from tflm.c.kernels.wide_windows import multiply_wide
 from tflm.c.row_binding import bind_lean, bind_small
 from tflm.compiler.language import Kernel, Step
@@ -547,6 +548,21 @@ def test_roots_and_nearest_integers_have_all_bits_of_numpy(processor: str, tmp_p
         is_number = ~np.isnan(values)
         assert np.isnan(found[~is_number]).all()
         np.testing.assert_array_equal(found[is_number].view(np.int32), values[is_number].view(np.int32))
+
+
+def test_square_roots_are_rounded_but_for_the_largest_of_16_and_32_bits(tmp_path: Path) -> None:
+    """Around squares, halves between two of them, and ends of the types of which the kernel computes."""
+    draw = np.random.default_rng(3).integers
+    roots = [*range(300), *(end + i for end in (1 << 15, 46341, 1 << 16, 1 << 31, 1 << 32) for i in range(-3, 4))]
+    roots += [int(draw(1 << bits)) for bits in range(1, 33) for _ in range(20)]
+    near = {root * root + step for root in roots for step in (-1, 0, 1, root, root + 1)}
+    values = sorted({min(max(value, 0), (1 << 64) - 1) for value in near})
+    x, bits = np.array(values, np.uint64), np.zeros(1, np.int32)
+    arguments = [x, bits, np.zeros(x.size, np.uint32), x.size]
+    ((_, (*_, found, _)),) = results_of_c([square_root], [(0, arguments)], tmp_path)
+    for value, root in zip(values, found.tolist(), strict=True):
+        floor = math.isqrt(value)
+        assert root == floor + (value - floor * floor > floor and floor not in (0xFFFF, 0xFFFFFFFF)), value
 
 
 def arguments_of(step: Step) -> list[Any]:

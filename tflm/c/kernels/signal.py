@@ -14,25 +14,29 @@ from tflm.kernels.node import Node
 
 
 @inlined
-def small_root(value: int) -> int:
-    """Return the square root of an integer below 2^30, rounded."""
-    rest = value
+def small_root(value: Any) -> int:
+    """Return the square root of an integer below 2^32, rounded; at most 2^16 - 1."""
+    rest = as_int32(value >> as_uint64(2))
     root = 0
-    # Shifted, the value has no known sign, from which GCC would derive an upper half that it need not look at.
-    zeros = leading_zeros(as_int64(as_int32(as_int64(value) << 2)) & LOW_32_BITS | 1)
-    bit = 1 << 28 >> (zeros & 30)
+    bit = 1 << 28 >> (leading_zeros(as_int64(value) & LOW_32_BITS | 1) & 30)
     while bit > 0:
         if rest >= root + bit:
             rest -= root + bit
             root += 2 * bit
         root >>= 1
         bit >>= 2
-    return root + 1 if rest > root else root
+    # So far, root and rest are those of a quarter of the value; they have at most 17 bits.
+    rest = 4 * rest + as_int32(value & as_uint64(3))
+    root *= 2
+    if rest > 2 * root:
+        rest -= 2 * root + 1
+        root += 1
+    return min(root + 1, 0xFFFF) if rest > root else root
 
 
 @inlined
 def large_root(value: int) -> Any:
-    """Return the square root of any uint64 above 0; never rounded up from the largest value of 16 or of 32 bits."""
+    """Return the square root of a uint64 from 2^32 on, rounded; at most 2^32 - 1."""
     one = as_uint64(1)
     rest = value
     root = as_uint64(0)
@@ -43,8 +47,7 @@ def large_root(value: int) -> Any:
             root += bit << one
         root = root >> one
         bit = bit >> as_uint64(2)
-    rounds_up = rest > root and root != as_uint64(0xFFFF) and root != as_uint64(0xFFFFFFFF)
-    return root + one if rounds_up else root
+    return root + one if rest > root and root != as_uint64(0xFFFFFFFF) else root
 
 
 @kernel
@@ -52,8 +55,8 @@ def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
     """Compute square roots, shifted right."""
     bits = scale_bits[0] & 31
     for i in range(count):
-        if x[i] < as_uint64(1 << 30):
-            y[i] = small_root(as_int32(x[i])) >> bits
+        if x[i] < as_uint64(1 << 32):
+            y[i] = small_root(x[i]) >> bits
         else:
             y[i] = large_root(x[i]) >> as_uint64(bits)
     return DONE
