@@ -22,7 +22,7 @@ from tflm.c.helpers import CONSTANTS, helpers_of
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
-from tflm.compiler.language import DONE, Int32s, Kernel, inlined, kernel
+from tflm.compiler.language import DONE, Int32s, Kernel, inlined, kernel, standalone
 from tflm.schema import BuiltinOperator, TensorType
 
 Values = Union[dict[str, Any], list[Any]]
@@ -392,6 +392,34 @@ def two_slopes(y: Int32s, slope: int) -> int:
 def test_a_record_whose_fields_could_be_other_values_is_refused(wrong: Kernel, message: str) -> None:
     with pytest.raises(TranslationError, match=message):
         translate([wrong])
+
+
+@standalone
+def all_registers(x: int) -> int:
+    """It needs the registers of its caller."""
+    return x + 1
+
+
+@inlined
+def few_registers(x: int) -> int:
+    """It needs one register."""
+    return x + 2
+
+
+@kernel
+def calls_both(y: Int32s, x: int) -> int:
+    """It calls a function that C compilers should not inline, and one that they may."""
+    y[0] = all_registers(x) + few_registers(x)
+    return DONE
+
+
+def test_a_standalone_function_is_not_inlined() -> None:
+    heads = [
+        line.split(" int32_t ")[0]
+        for line in translate([calls_both]).splitlines()
+        if line.endswith("_registers(int32_t x)")
+    ]
+    assert heads == ["static NOT_INLINED", "static inline"]
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
