@@ -6,7 +6,7 @@ Runs of adjacent elements are multiplied as vectors: 8-bit elements as in `dense
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,8 @@ from tflm.compiler.language import (
     standalone,
     unrolled,
 )
-from tflm.delegates.compiled.casts import as_int32
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
@@ -427,11 +427,93 @@ def convolve_one(
     return DONE
 
 
+@inlined
+def sums_together(
+    x: Int16s,
+    weights: Int8s,
+    rows: int,
+    cells: int,
+    length: int,
+    x_row: int,
+    x_step: int,
+    run: int,
+    padded: int,
+    between: int,
+    shape: Any,
+) -> tuple[Any, Any]:
+    """Return the sums of products of a window for two channels.
+
+    Args:
+        rows, cells, length: number of the window's rows in the image, of cells in a row, and of elements in a cell.
+        x_row, x_step: step from a row to the next, and from the end of a cell to the next.
+        run, padded: number of weights of a row, and of a cell.
+        between: weights from the last cell of a row to the first of the next row.
+    """
+    sum0, sum1 = 0, 0
+    if DSP_ASSEMBLY:
+        if rows > 0:
+            sum0, sum1 = both_of(sums_of_cells(x, weights, rows, cells, length, x_row, x_step, between))
+    else:
+        for row in range(rows):
+            for cell in range(cells):
+                of_cell = int16_from(x, row * x_row + cell * (length + x_step))
+                more0, more1 = sums_of_some(of_cell, int8_from(weights, row * run + cell * padded), length)
+                sum0, sum1 = sum0 + more0, sum1 + more1
+    return sum0, sum1
+
+
+@inlined
+def sums_in_parts(
+    x: Int16s,
+    weights: Int8s,
+    rows: int,
+    cells: int,
+    length: int,
+    x_row: int,
+    x_step: int,
+    run: int,
+    padded: int,
+    between: int,
+    shape: Any,
+) -> tuple[Any, Any]:
+    """Return the same sums in 64 bits, of parts that have no more than 32 bits; arguments as in `sums_together`."""
+    sum0, sum1 = as_int64(0), as_int64(0)
+    for row in range(0, rows, shape.rows_together if DSP_ASSEMBLY else 1):
+        for cell in range(0, cells, shape.cells_together if DSP_ASSEMBLY else 1):
+            for begin in range(0, length, shape.limit):
+                of_some = int16_from(x, row * x_row + cell * (length + x_step) + begin)
+                some_weights = int8_from(weights, row * run + cell * padded + PAIR * begin)
+                count = min(length - begin, shape.limit)
+                if DSP_ASSEMBLY:
+                    more0, more1 = both_of(
+                        sums_of_cells(
+                            of_some,
+                            some_weights,
+                            min(rows - row, shape.rows_together),
+                            min(cells - cell, shape.cells_together),
+                            count,
+                            x_row,
+                            x_step,
+                            between,
+                        )
+                    )
+                else:
+                    more0, more1 = sums_of_some(of_some, some_weights, count)
+                sum0, sum1 = sum0 + more0, sum1 + more1
+    return sum0, sum1
+
+
+SUMS_OF_WINDOWS: dict[str, Callable[..., Any]] = {"int32": sums_together, "int64": sums_in_parts}
+"""Functions that return the sums of a window, by the type of the sums."""
+
+SumsOfWindow = Annotated[Callable[..., Any], SUMS_OF_WINDOWS]
+
+
 @kernel
 def convolve_wide_runs(
     rounding: Rounding,
     clamp: Clamp,
-    start: Sum,
+    sums: SumsOfWindow,
     x: Int16s,
     weights: Int32s,
     table: Int32s,
@@ -468,29 +550,8 @@ def convolve_wide_runs(
             seen = int16_from(x, (top * shape.x_columns + left + first * shape.column_dilation) * shape.x_step)
             of_pair, entry = int8_from(int8_of(weights), first_row * run + first * of_column), int32_from(table, 0)
             for channel in range(0, shape.channels, PAIR):
-                sum0, sum1 = start(entry[0]), start(entry[4])
-                for row in range(0, rows, shape.rows_together if DSP_ASSEMBLY else 1):
-                    for cell in range(0, cells, shape.cells_together if DSP_ASSEMBLY else 1):
-                        for begin in range(0, length, shape.limit):
-                            of_some = int16_from(seen, row * x_row + cell * (length + x_step) + begin)
-                            some_weights = int8_from(of_pair, row * run + cell * padded + PAIR * begin)
-                            count = min(length - begin, shape.limit)
-                            if DSP_ASSEMBLY:
-                                more0, more1 = both_of(
-                                    sums_of_cells(
-                                        of_some,
-                                        some_weights,
-                                        min(rows - row, shape.rows_together),
-                                        min(cells - cell, shape.cells_together),
-                                        count,
-                                        x_row,
-                                        x_step,
-                                        between,
-                                    )
-                                )
-                            else:
-                                more0, more1 = sums_of_some(of_some, some_weights, count)
-                            sum0, sum1 = sum0 + more0, sum1 + more1
+                sum0, sum1 = sums(seen, of_pair, rows, cells, length, x_row, x_step, run, padded, between, shape)
+                sum0, sum1 = sum0 + entry[0], sum1 + entry[4]
                 of_pair = int8_from(of_pair, shape.row_taps * run)
                 outputs[min(channel + 1, last)] = clamp(
                     rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
@@ -534,7 +595,7 @@ def bind_layer(
     others: dict[str, Any]
     packed: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]
     if is_wide:
-        multiply, others, packed = convolve_wide_runs, {"start": scaling.sums}, pairs_of_runs
+        multiply, others, packed = convolve_wide_runs, {"sums": scaling.sums}, pairs_of_runs
     elif is_one:
         multiply, packed = convolve_one, weights_of_one
         others = {
