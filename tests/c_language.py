@@ -62,6 +62,27 @@ def shift(x: Int32s, y: Int64s, amount: Shift, far: int, count: int) -> int:
 
 
 @kernel
+def reassign(x: Int32s, y: Int32s, z: Int32s, amount: int, count: int) -> int:
+    """Assignments that compute from the old value."""
+    for i in range(count):
+        quotient = x[i]
+        quotient //= y[i]
+        remainder = as_int64(x[i])
+        remainder %= y[i]
+        bits = x[i]
+        bits >>= amount
+        bits |= y[i]
+        bits &= -6
+        bits ^= amount
+        product = y[i]
+        product *= amount
+        product -= quotient
+        z[4 * i], z[4 * i + 1], z[4 * i + 2], z[4 * i + 3] = quotient, remainder, bits, product
+        z[4 * i] //= y[i]
+    return DONE
+
+
+@kernel
 def decide(x: Int32s, y: Int32s, count: int) -> int:
     """Branches, chained comparisons, truth values as numbers, loops that end early."""
     negative, kept = 0, True
@@ -164,7 +185,7 @@ def mix(x: Float32s, y: Float32s, factor: float, count: int) -> int:
         y[4 * i] = total
         y[4 * i + 1] = x[i] * factor + i
         y[4 * i + 2] = max(x[i], 0.25) - min(x[i] / 3, total)
-        y[4 * i + 3] = abs(x[i]) if x[i] < 0.1 else -x[i]
+        y[4 * i + 3] = abs(x[i]) if x[i] < 0.7 else -x[i]
     return DONE
 
 

@@ -240,6 +240,13 @@ def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str
             "far": int(rng.integers(32, 63)),
             "count": 9,
         },
+        c_language.reassign: {
+            "x": array(rng, "int32", 9) >> 1,
+            "y": np.where(small == 0, 5, small).astype(np.int32),
+            "z": array(rng, "int32", 36),
+            "amount": int(rng.integers(0, 32)),
+            "count": 9,
+        },
         c_language.decide: {
             "x": rng.choice(np.array([-9999, -5, -1, 2, 5, 7, 1500, 9999], np.int32), 9),
             "y": small,
@@ -299,7 +306,7 @@ def test_integers_are_computed_as_in_python(tmp_path: Path) -> None:
 
 def test_addresses_and_floats(tmp_path: Path) -> None:
     source, target = np.arange(12, dtype=np.uint8), np.zeros(12, np.uint8)
-    x = np.array([0.5, -1.5, 0.0625, 3], np.float32)
+    x = np.array([0.5, -1.5, 0.7, 3], np.float32)  # float32 rounds 0.7 down
     calls: list[Call] = [
         (0, {"target": target, "source": source, "count": 3}),
         (1, {"x": x, "y": np.zeros(16, np.float32), "factor": 1 / 3, "count": 4}),
@@ -316,7 +323,7 @@ def test_addresses_and_floats(tmp_path: Path) -> None:
             total,
             np.float64(value) * (1 / 3) + i,
             max(float(value), 0.25) - min(quotient, float(total)),
-            abs(value) if value < 0.1 else -value,
+            abs(value) if np.float64(value) < 0.7 else -value,
         ]
     assert mixed[1].tolist() == np.array(expected).astype(np.float32).tolist()
 
