@@ -122,18 +122,26 @@ def element_wise(
     return tflm.Model(builder.build())
 
 
-def dense(weights: TensorType, activations: TensorType = INT8, *, rows: int = 1, zero_point: int = 0) -> tflm.Model:
-    """Return a FULLY_CONNECTED of four channels with this many scales of the weights."""
+def dense(
+    weights: TensorType,
+    activations: TensorType = INT8,
+    *,
+    rows: int = 1,
+    zero_point: int = 0,
+    shape: tuple[int, ...] = (2, 6),
+) -> tflm.Model:
+    """Return a FULLY_CONNECTED of four channels with this many scales of the weights, on an input of this shape."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (2, 6), activations, HALF)
+    x = main.input("x", shape, activations, HALF)
     scales = quantized([2.0**-4 * (i + 1) for i in range(rows)], zero_point)
     if weights == TensorType.INT4:
         w = main.constant("w", np.full(12, 0x2F, np.uint8), scales, type=weights, shape=(4, 6))
     else:
-        w = main.constant("w", np.arange(24, dtype=np.int8).reshape(4, 6), scales)
-    y = main.tensor("y", (2, 4), activations, HALF)
-    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], FullyConnectedOptions())
+        w = main.constant("w", np.arange(4 * shape[-1], dtype=np.int8).reshape(4, -1), scales)
+    y = main.tensor("y", (*shape[:-1], 4), activations, HALF)
+    options = FullyConnectedOptions(keep_num_dims=len(shape) > 2)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], options)
     main.output(y)
     return tflm.Model(builder.build())
 
@@ -190,6 +198,9 @@ CALLS = {
     "softmax": (element_wise(BuiltinOperator.SOFTMAX, shapes=((2, 4),)), ["arm_softmax_s8"]),
     "product of int8": (dense(INT8, zero_point=1), ["arm_fully_connected_wrapper_s8"]),
     "product of int8 with a scale for each row": (dense(INT8, rows=4), ["arm_fully_connected_wrapper_s8"]),
+    "product of a matrix with four columns": (dense(INT8, shape=(4, 4)), ["arm_fully_connected_wrapper_s8"]),
+    "product of two matrices with four columns": (dense(INT8, shape=(2, 3, 4)), ["arm_convolve_1x1_s8_fast"]),
+    "product of two matrices with six columns": (dense(INT8, shape=(2, 4, 6)), ["arm_fully_connected_wrapper_s8"]),
     "product of int4": (dense(TensorType.INT4), ["arm_fully_connected_s4"]),
     "product of int16": (dense(INT8, INT16), ["arm_fully_connected_s16"]),
     "SVDF": (svdf(INT16), ["arm_svdf_state_s16_s8"]),
