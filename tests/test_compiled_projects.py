@@ -59,6 +59,14 @@ def test_sources_that_serve_compile(kind: str, tmp_path: Path) -> None:
     assert syntax_check(tmp_path) == 2
 
 
+@pytest.mark.parametrize("serve", [True, False])
+def test_a_program_that_serves_has_what_answers_requests(serve: bool, tmp_path: Path) -> None:
+    answer = run("compile", INT8_MODEL, tmp_path, *["--serve"] * serve)
+    assert answer.returncode == 0, answer.stderr
+    main = (tmp_path / "main.c").read_text() if serve else ""
+    assert ('#include "serve.h"' in main) is (tmp_path / "serve.h").exists() is serve
+
+
 @pytest.mark.parametrize(("kind", "name"), [*CASES.items(), ("platformio", "esp32-cam")])
 def test_projects_are_complete(kind: str, name: str, tmp_path: Path) -> None:
     files = compiled_project_files(Firmware(TINY, "my model", machine(name), "a test"), kind)

@@ -213,6 +213,14 @@ def test_sources_that_serve_compile(compiler: str, kind: str, macros: str, tmp_p
     assert syntax_check(compiler, tmp_path, *f"-D{macros}".split()) == 2
 
 
+@pytest.mark.parametrize(
+    "name", ["nucleo-h743zi", "stm32h747i-disco", "nucleo-f446re", "nucleo-f746zg", "nucleo-l4r5zi"]
+)
+def test_projects_of_a_series_with_two_cores_name_one(name: str, tmp_path: Path) -> None:
+    texts = "".join(written(tmp_path, "stm32", machine(name)).values())
+    assert ("CORE_CM7" in texts) is ("-h7" in name or "stm32h7" in name)
+
+
 @pytest.mark.parametrize("name", PLATFORMIO)
 def test_platformio_has_the_framework_of_the_board(compiler: str, name: str, tmp_path: Path) -> None:  # noqa: F811
     files = written(tmp_path, "platformio", machine(name))
