@@ -18,7 +18,7 @@ from tflm.c.program import KernelCall, Pointer, Table
 from tflm.c.trips import trips_of
 from tflm.compiler.language import DONE, Int32s, Int64s, kernel
 from tflm.schedule.calls import RamBuffer
-from tflm.schema import BuiltinOperator, IfOptions, TensorType, WhileOptions
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, IfOptions, TensorType, WhileOptions
 
 RAN: Counter[str] = Counter()
 """What ran in Python."""
@@ -127,6 +127,22 @@ def compiled() -> tflm.CompiledModel:
     main.operator(BuiltinOperator.NEG, [y], [z])
     main.output(z)
     return tflm.compile_model(tflm.Model(builder.build()))
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.FLOAT32])
+@pytest.mark.parametrize("name", ["ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"])
+def test_branches_on_constants_are_counted(name: str, type: TensorType) -> None:
+    """A kernel's function may compare elements of the model, such as those of a constant input."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    scale = None if type == TensorType.FLOAT32 else tflm.quantized(0.5)
+    x = main.constant("x", np.array([[108], [-71], [3]], ELEMENT_TYPES[type].dtype), scale)
+    is_index = name.startswith("ARG")
+    y = main.tensor("y", (1,), TensorType.INT32 if is_index else type, None if is_index else scale)
+    main.operator(BuiltinOperator[name], [x, main.constant("axis", np.zeros(1, np.int32))], [y])
+    main.output(y)
+    *_, call = tflm.compile_model(tflm.Model(builder.build())).program.calls()
+    assert max(trips_of(call).values()) in range(1, 7)
 
 
 def test_instructions_are_a_sum_over_operators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,7 @@ class _Counting:
         self.uncertain_loops = 0
         self._functions: dict[tuple[Any, ...], _Function] = {}
         function = kernel.function
+        self._called = kernel.functions
         self._records = {name: record_of(function, name) for name in parameters_of(tree_of(function))}
         kinds: dict[str, Any] = {}
         for name, record in self._records.items():
@@ -139,6 +140,8 @@ class _Counting:
         return tuple(self._argument(name, values) for name in self.root.relevant)
 
     def _argument(self, name: str, values: Mapping[str, Any]) -> Any:
+        if name in self._called:
+            return self._called[name]
         record = self._records[name]
         return values[name] if record is None else record._make(values.get(f"{name}.{each}") for each in record._fields)
 
