@@ -479,6 +479,22 @@ def test_a_tensor_that_broadcasts_along_rows_keeps_an_operator_out_of_bands(othe
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == (other[1] == 6)
 
 
+def test_constants_and_variables_are_kept_after_their_last_reader() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4, 4, 2), TensorType.FLOAT32)
+    kept = main.tensor("kept", (1, 4, 4, 2), TensorType.FLOAT32, is_variable=True)
+    constant = main.constant("constant", np.ones((1, 4, 4, 2), np.float32))
+    sums = [main.tensor(name, (1, 4, 4, 2), TensorType.FLOAT32) for name in "abc"]
+    for left, right, total in zip([x, *sums], [kept, constant, x], sums):
+        main.operator(BuiltinOperator.ADD, [left, right], [total], AddOptions())
+    main.output(sums[-1])
+    live = Liveness(Graph(tflm.Model(builder.build())))
+    for end in range(4):
+        assert [live.ends_in(tensor, end) for tensor in (kept, constant)] == [False, False]
+        assert [live.ends_in(tensor, end) for tensor in sums] == [end > 1, end > 2, False]
+
+
 def stages_in(graph: Graph, live: Liveness) -> list[Stage]:
     """All stages of a graph that have more than one row."""
     stage_of, count = stages_of(graph, live, band_rules(graph), longest=8), len(graph.operators)

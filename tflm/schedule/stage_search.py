@@ -82,8 +82,8 @@ class Liveness:
         return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
 
     def ends_in(self, tensor: int, end: int) -> bool:
-        """Whether no operator from `end` on needs a tensor."""
-        return self._life[tensor][1] < end
+        """Whether no operator from `end` on needs a tensor; constants and variables stay."""
+        return tensor in self._life and self._life[tensor][1] < end
 
     def is_inside(self, tensor: int, first: int, end: int) -> bool:
         """Whether a tensor is computed and needed only among some operators."""
