@@ -49,8 +49,9 @@ from tflm.schema.tables import METADATA_NAME, SignatureDef, TensorMap, encode_of
 # --- Layouts ---------------------------------------------------------------------------------------------------------
 
 ELEMENT_WISE = "ADD", "MAXIMUM", "MUL", "PRELU", "RELU", "SQUARED_DIFFERENCE"
-LAID_OUT = *ELEMENT_WISE, "CONCATENATION", *sorted(code.name for code in RULES)
-"""Operators that run on transposed tensors, and some of those that are element-wise."""
+LAID_OUT = *ELEMENT_WISE, "CONCATENATION", *sorted({code.name for code in RULES} - {"PADV2"})
+"""Operators that run on transposed tensors, and some of those that are element-wise. PADV2 has the rule of PAD; too few
+drawn ones have constant values."""
 
 
 def in_other_layout(
@@ -78,7 +79,7 @@ def turned(tensors: Sequence[int], values: Arrays, orders: dict[int, tuple[int, 
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_operators_in_another_layout_compute_the_same_elements(name: str) -> None:
     tried = False
-    for model, (inputs, *_) in drawn(name, 60 if name in ("PAD", "PADV2", "SLICE") else 10):
+    for model, (inputs, *_) in drawn(name, 60 if name in ("PAD", "SLICE") else 10):
         graph = Graph(tflm.Model(model))
         if len(graph.operators) != 1 or not inputs:
             continue
