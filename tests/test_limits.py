@@ -19,7 +19,7 @@ from test_public_defaults import PACKAGE, paths_of_declarations
 
 import tflm
 from tflm import bounded_reading
-from tflm.application import arena_plot, device_run, gate, models, output_files, stream_run
+from tflm.application import arena_plot, checkout, device_run, models, output_files, stream_run
 from tflm.application.firmware_report import tree_report
 from tflm.application.models import bytes_from
 from tflm.application.running import Step
@@ -198,7 +198,7 @@ def from_commit(folder: Path, size: int) -> None:
     path = file_of(folder, size)
     for words in ("init -q", "add file", "-c user.name=a -c user.email=a@b commit -qm a"):
         subprocess.run(["git", *words.split()], cwd=folder, check=True)
-    assert gate.Checkout(path).file_at(path, "HEAD") == bytes(size)
+    assert checkout.Checkout(path).file_at(path, "HEAD") == bytes(size)
 
 
 INPUT = SimpleNamespace(data=np.zeros((1,), np.int8), name="x")
@@ -212,7 +212,7 @@ REFUSED: dict[str, Callable[[Path, pytest.MonkeyPatch, int], object]] = {
         models.bytes_of_model(standard_input(patch, size)),
         models.bytes_of_model(file_of(folder, size)),
     ],
-    "tflm.application.gate.MAX_MODEL_BYTES": lambda folder, patch, size: from_commit(folder, size),
+    "tflm.application.checkout.MAX_MODEL_BYTES": lambda folder, patch, size: from_commit(folder, size),
     "tflm.evaluation.metrics.MAX_CLASSES": lambda folder, patch, size: metrics.classification(scores(size)),
     "tflm.evaluation.input_files.MAX_ARRAY_BYTES": lambda folder, patch, size: input_files.stored_array(
         samples(folder, size)

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tflm.application.checkout import SHORT_HASH, Checkout, UnknownRevision
 from tflm.application.errors import RequestError
-from tflm.application.gate import SHORT_HASH, Checkout, UnknownRevision
 from tflm.errors import TflmError
 
 OPTIONS = ("board", "target", "kernels", "budget", "base")

@@ -6,9 +6,10 @@ from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.projects.bare import esp_memory, qemu_values, section, stm32_parts, stm32_values, zephyr_memory
 from tflm.application.projects.build import Build
+from tflm.application.projects.esp_idf import esp_values
 from tflm.application.projects.kind import ONCE, SKETCH, Entry, Kind
 from tflm.application.projects.parts import ids_of, pinned
-from tflm.application.projects.platformio import esp_values, platformio_values
+from tflm.application.projects.platformio import platformio_values
 from tflm.boards.sdks import ORIGINS
 
 

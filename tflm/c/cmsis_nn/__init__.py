@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
-from tflm.c.cmsis_nn import convolutions, products, recurrent
+from tflm.c.cmsis_nn import convolutions, element_wise, products, recurrent
 from tflm.c.cmsis_nn.processors import LIBRARY, Processors
 from tflm.c.cmsis_nn.recurrent import HELPERS
 from tflm.c.library_calls import LibraryCall
@@ -20,14 +20,14 @@ Bind = Callable[[Node, Processors], Union[Sequence[LibraryCall], None]]
 """Binds an operator to library calls; returns None if the library has no kernel with TFLM's results."""
 
 OPERATORS: Mapping[str, Bind] = {
-    "ADD": products.bind_add,
+    "ADD": element_wise.bind_add,
     "AVERAGE_POOL_2D": convolutions.bind_pool,
     "CONV_2D": convolutions.bind_conv_2d,
     "DEPTHWISE_CONV_2D": convolutions.bind_depthwise_conv_2d,
     "FULLY_CONNECTED": products.bind,
     "MAX_POOL_2D": convolutions.bind_pool,
-    "MUL": products.bind_mul,
-    "SOFTMAX": products.bind_softmax,
+    "MUL": element_wise.bind_mul,
+    "SOFTMAX": element_wise.bind_softmax,
     "SVDF": recurrent.bind_svdf,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": recurrent.bind_lstm,
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tflm.c.cmsis_nn.element_wise import KINDS as BY_TYPE
 from tflm.c.cmsis_nn.processors import Processors
-from tflm.c.cmsis_nn.products import KINDS as BY_TYPE
 from tflm.c.cmsis_nn.structures import (
     activation,
     channel_scales,
