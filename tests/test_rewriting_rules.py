@@ -57,7 +57,7 @@ drawn ones have constant values."""
 def in_other_layout(
     model: bytes, tensor: int, order: tuple[int, ...]
 ) -> tuple[bytes, dict[int, tuple[int, ...]]] | None:
-    """The model with its operator on transposed tensors, and their orders; None if there is no rule."""
+    """The model with its operator on transposed tensors, and the orders of these; None without a rule."""
     graph = Graph(tflm.Model(model))
     (operator,) = graph.operators
     found = flipped(graph, operator, tensor, order)

@@ -531,6 +531,9 @@ less RAM than the program without them."""
 HALVING_SLOWDOWN = 1.25
 """The same for totals of rows that take at most half of the RAM."""
 
+WITHOUT_SLOW_CALLS: dict[str, dict[str, Any]] = {"accumulates": {"accumulates": False}, "lean": {"bind_lean": no_steps}}
+"""Changes of the choice of kernels after which no call has an attribute."""
+
 
 def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """Plan a model as `_planned` does, with more than the least RAM if that saves many instructions."""
@@ -542,9 +545,9 @@ def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Pl
 
 def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
     """Return a plan without totals of rows, or lean kernels, if they cost many instructions; see `SLOWDOWN`."""
-    for slow in ("accumulates", "lean"):
+    for slow, changes in WITHOUT_SLOW_CALLS.items():
         if any(getattr(call, slow, False) for call in planned[2].calls):
-            faster = choice._replace(bind_lean=no_steps) if slow == "lean" else choice._replace(accumulates=False)
+            faster = choice._replace(**changes)
             fast = _planned(model, options, faster)
             least, taken = planned[2].ram_bytes, fast[2].ram_bytes
             slowdown = HALVING_SLOWDOWN if slow == "accumulates" and 2 * least <= taken else SLOWDOWN
