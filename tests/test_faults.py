@@ -152,7 +152,7 @@ def test_what_is_outside_of_bodies_of_functions_is_declared(line: int, is_one: b
     assert is_declaration(source, line) == is_one
 
 
-def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_time() -> None:
+def test_tests_of_the_function_are_chosen_before_those_of_its_module_within_the_time() -> None:
     tests = {
         "a.py::slow": Entry(50, frozenset({"m.py:f"})),
         "a.py::fast[1]": Entry(2, frozenset({"m.py:f"})),
@@ -160,11 +160,34 @@ def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_ti
         "b.py::other": Entry(1, frozenset({"m.py:g"})),
         "b.py::elsewhere": Entry(1, frozenset({"n.py:f"})),
     }
-    ordered = ["a.py::fast[2]", "a.py::fast[1]", "a.py::slow", "b.py::other"]
-    assert selected(tests, "m.py", {"m.py:f"}, 100) == ordered
-    assert selected(tests, "m.py", {"m.py:f"}, 4) == [ordered[0], ordered[1], ordered[3]]
-    assert selected(tests, "m.py", set(), 10) == ["b.py::other", *ordered[:2]]
-    assert selected(tests, "o.py", {"o.py:f"}, 10) == []
+    assert selected(tests, "m.py", {"m.py:f"}, [], 100) == [
+        "b.py::other",
+        "a.py::fast[2]",
+        "a.py::fast[1]",
+        "a.py::slow",
+    ]
+    assert selected(tests, "m.py", {"m.py:f"}, [], 4) == ["b.py::other", "a.py::fast[2]", "a.py::fast[1]"]
+    assert selected(tests, "m.py", {"m.py:f"}, [], 3) == ["a.py::fast[2]", "a.py::fast[1]"]
+    assert selected(tests, "m.py", set(), [], 10) == ["b.py::other", "a.py::fast[2]", "a.py::fast[1]"]
+    assert selected(tests, "o.py", {"o.py:f"}, [], 10) == []
+
+
+def test_half_of_the_time_is_for_tests_that_import_the_module_or_run_few_functions() -> None:
+    many = {f"m.py:{i}" for i in range(9)}
+    tests = {
+        **{f"a.py::broad_{i}": Entry(1, frozenset({"m.py:f", *many})) for i in range(20)},
+        "b.py::focused": Entry(4, frozenset({"m.py:f"})),
+        "b.py::focused_too[1]": Entry(4, frozenset({"m.py:f"})),
+        "b.py::focused_too[2]": Entry(40, many),
+        "c.py::near": Entry(4, frozenset({"m.py:f", "n.py:g", *many})),
+        "d.py::elsewhere": Entry(0.1, frozenset({"n.py:f"})),
+    }
+    slow = {
+        importers: [test for test in selected(tests, "m.py", {"m.py:f"}, importers, 10) if tests[test].seconds > 1]
+        for importers in ((), ("c.py::near", "d.py::elsewhere"))
+    }
+    assert slow == {(): ["b.py::focused"], ("c.py::near", "d.py::elsewhere"): ["c.py::near"]}
+    assert len(selected(tests, "m.py", {"m.py:f"}, [], 10)) == 7
 
 
 def test_a_module_without_functions_is_tried_with_the_files_that_import_it(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@
 For each package (a folder of tflm/, or "tflm" for the modules beside them), N lines are drawn by the seed, and a fault
 of each. A fault is put into a copy of the tree in build/faults, never into the checkout. There run the tests that run
 the function with the fault, or functions that use the constant or class with it, then those that run others of its
-module (or that are in files that import it, where it has no functions), the cheapest files first, until one fails; a
-hang counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than
-the floor.
+module (or that are in files that import it, where it has no functions), until one fails; a hang counts as a failure.
+Half of the time is for tests of files that import the module and tests that run few functions in all, half for the
+fastest. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than the floor.
 
 Which test runs which functions is recorded in a first run of the tests, with eight examples of each random test, as
 many as run for a fault. It takes some minutes, and is kept: only files of tests that have changed are recorded again,
@@ -335,15 +335,44 @@ def _users(folder: Path, names: set[str]) -> set[str]:
     return found
 
 
-def selected(tests: dict[str, Test], path: str, concerned: set[str], seconds: float) -> list[str]:
+def selected(
+    tests: dict[str, Test], path: str, concerned: set[str], importers: Iterable[str], seconds: float
+) -> list[str]:
     """The tests to run for a fault in a module that concerns functions, at most so many seconds of them, in turn.
 
-    First come those that run such a function, then those that run others of the module: it may never be recorded.
+    First come those that run such a function, then those that run others of the module: it may never be recorded. Half
+    of the time is for tests that are likely to be about the function: those in files that import the module before
+    those in other files, and those that run few functions before those that run many. Half is for the fastest.
     """
     direct = [test for test, entry in tests.items() if concerned & entry.functions]
     others = [test for test in _of_module(tests, path) if test not in set(direct)]
-    taken = _within(tests, direct, seconds)
-    return taken + _within(tests, others, seconds - sum(tests[test].seconds for test in taken))
+    near, breadth = set(importers), _breadth(tests, direct)
+
+    def distance(test: str) -> tuple[bool, int]:
+        return test not in near, breadth[_cases(test)]
+
+    def duration(test: str) -> float:
+        return tests[test].seconds
+
+    taken = _within(tests, sorted(direct, key=distance), seconds / 2)
+    for more in (direct, others):
+        left = seconds - sum(map(duration, taken))
+        taken += _within(tests, sorted((test for test in more if test not in set(taken)), key=duration), left)
+    return _in_turn(tests, taken)
+
+
+def _cases(test: str) -> str:
+    """The name that all cases of a test have in common."""
+    return test.split("[")[0]
+
+
+def _breadth(tests: dict[str, Test], some: list[str]) -> dict[str, int]:
+    """How many functions the cases of each of some tests run together."""
+    run: dict[str, set[str]] = {_cases(test): set() for test in some}
+    for test, entry in tests.items():
+        if _cases(test) in run:
+            run[_cases(test)] |= entry.functions
+    return {name: len(found) for name, found in run.items()}
 
 
 def _of_module(tests: dict[str, Test], path: str) -> list[str]:
@@ -364,30 +393,36 @@ def importing(tests: dict[str, Test], folder: Path, path: str) -> list[str]:
     return [test for test in tests if test.split("::")[0] in found]
 
 
-def _within(tests: dict[str, Test], fit: list[str], seconds: float) -> list[str]:
-    """As many of the tests as take so long, the file first whose tests take the least.
-
-    Of each test function its fastest case is taken first, then the second of each, and so on.
-    """
+def _within(tests: dict[str, Test], fit: Iterable[str], seconds: float) -> list[str]:
+    """As many of the tests as take so long, with the fastest case of each test first, then the second of each."""
     cases: dict[str, list[str]] = defaultdict(list)
-    for test in sorted(fit, key=lambda test: tests[test].seconds):
-        cases[test.split("[")[0]].append(test)
-    taken: dict[str, list[str]] = defaultdict(list)
-    for test in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*cases.values()))):
+    for test in fit:
+        cases[_cases(test)].append(test)
+    turns = itertools.zip_longest(*(sorted(some, key=lambda test: tests[test].seconds) for some in cases.values()))
+    taken = []
+    for test in filter(None, itertools.chain.from_iterable(turns)):
         if tests[test].seconds <= seconds:
             seconds -= tests[test].seconds
-            taken[test.split("::")[0]].append(test)
-    files = sorted(taken.values(), key=lambda of_file: sum(tests[test].seconds for test in of_file))
-    return [test for of_file in files for test in sorted(of_file, key=lambda test: tests[test].seconds)]
+            taken.append(test)
+    return taken
+
+
+def _in_turn(tests: dict[str, Test], some: list[str]) -> list[str]:
+    """Tests in the order in which they run: the file first whose tests take the least, and its fastest first."""
+    of_file: dict[str, list[str]] = defaultdict(list)
+    for test in sorted(some, key=lambda test: tests[test].seconds):
+        of_file[test.split("::")[0]].append(test)
+    files = sorted(of_file.values(), key=lambda of_file: sum(tests[test].seconds for test in of_file))
+    return list(itertools.chain.from_iterable(files))
 
 
 def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: float) -> Verdict:
     """Put a fault into a copy of the tree, run its tests, and take it out."""
     module = tree.folder / "tflm" / path
     source = module.read_text(encoding="utf-8")
-    chosen = selected(tests, path, concerned(tree.folder / "tflm", path, fault.line), seconds)
-    if not chosen:
-        chosen = _within(tests, importing(tests, tree.folder, path), seconds)
+    importers = importing(tests, tree.folder, path)
+    functions_of_fault = concerned(tree.folder / "tflm", path, fault.line)
+    chosen = selected(tests, path, functions_of_fault, importers, seconds) or _within(tests, importers, seconds)
     if is_declaration(source, fault.line):
         chosen = [*READ_DECLARATIONS, *chosen]
     if not chosen:
@@ -422,7 +457,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=5, help="faults for each package; default: %(default)s")
     parser.add_argument("--seed", type=int, default=None, help="which faults; default: by the clock, and printed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time; default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=20.0, help="tests for a fault; default: %(default)g s of them")
+    parser.add_argument("--seconds", type=float, default=45.0, help="tests for a fault; default: %(default)g s of them")
     parser.add_argument("--floor", type=float, default=85.0, help="percent to catch; default: %(default)g")
     parser.add_argument("--tests", nargs="+", metavar="FILE", help="files of tests to use; default: all")
     parser.add_argument("--fresh", action="store_true", help="record again which functions the tests run")
