@@ -116,6 +116,11 @@ def test_a_fault_changes_one_line_and_still_compiles(path: Path) -> None:
         assert pairs[fault.line - 1][1].strip() == fault.changed != fault.original
 
 
+def test_the_size_of_a_cache_gets_no_fault_but_other_constants_do() -> None:
+    source = "KEPT = 1 << 12\nTAKEN = 1 << 12\n@functools.lru_cache(KEPT)\ndef f(a):\n    return a\n"
+    assert {fault.line for fault in faults(source)} == {2}
+
+
 def test_every_package_has_faults() -> None:
     for package, modules in packages().items():
         assert any(faults(path.read_text(encoding="utf-8")) for path in modules), package

@@ -4,7 +4,7 @@ A fault is a typical programming slip that a good test detects: `<` for `<=`, a 
 `+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
 by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
 errors and logs, seeds, strategies and sizes of random draws, lengths of digests, bounds of waits and of the effort of a
-search, at the very tick of a clock, members of enumerations, and tables of data.
+search, sizes of caches, at the very tick of a clock, members of enumerations, and tables of data.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ SILENT_FUNCTIONS = {"__repr__"}
 SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__slots__")
 """Constants that bound a wait or the effort of a search, and declarations."""
 
+CACHE_SIZE = re.compile(r"\blru_cache\((?:maxsize=)?(\w+)\)")
+"""The constant that bounds a cache, which costs time only."""
+
 GENERATORS = {"Random", "RandomState", "default_rng"}
 """Random number generators, whose seed is arbitrary."""
 
@@ -123,15 +126,19 @@ class _Sites:
 
     def __init__(self, lines: list[str]):
         self._lines = lines
+        self._cache_sizes = set(CACHE_SIZE.findall("\n".join(lines)))
 
     def of(self, node: ast.AST, in_function: bool = False) -> Iterator[_Edit]:
         """The edits in a node and all that is below it."""
-        if _is_silent(node) or (_is_data(node) and not in_function):
+        if _is_silent(node) or (_is_data(node) and not in_function) or self._is_cache_size(node):
             return
         yield from self._at(node)
         inside = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for child in _behaviour(node):
             yield from self.of(child, inside)
+
+    def _is_cache_size(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in self._cache_sizes
 
     def _at(self, node: ast.AST) -> Iterator[_Edit]:
         if isinstance(node, ast.Compare) and not CLOCK.search(ast.unparse(node)):
