@@ -19,8 +19,8 @@ MODULES = (
     *("tflm", "tflm.compat.litert", "tflm.compat.tflite_micro.runtime", "tflm.device", "tflm.testing", "tflm.releases"),
 )
 FOLDERS = (
-    *("application", "cli", "compat", "device", "evaluation", "quantization", "releases", "schema", "testing"),
-    "versioning",
+    *("application", "c", "cli", "compat", "device", "evaluation", "memory", "planning", "quantization", "releases"),
+    *("runtime", "schedule", "schema", "testing", "versioning"),
 )
 """Folders whose numbers follow from no measurement or specification that another test compares them with."""
 
