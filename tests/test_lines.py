@@ -96,3 +96,24 @@ def test_lines_give_the_exact_outputs_next_to_all_thresholds(
         assert abs(result) < 1 << 31
         expected = scaled(accumulator, significand, shift) + zero_point
         assert min(max(result, minimum), maximum) == min(max(expected, minimum), maximum)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_lines_of_several_channels_are_those_of_each_alone(away: bool) -> None:
+    dice = np.random.default_rng(5)
+    count, right, reach = 100, 12, 1 << 20
+    factor, bias = dice.integers(2**30, 2**31, count), dice.integers(-(1 << 12), 1 << 12, count)
+    ends = (bias - dice.choice([1, reach], count), bias + dice.choice([1, reach], count))
+    rounding = (np.full(count, number) for number in ((1 << 30) + (1 << 30 + right), 1 << 31, 31 + right))
+    multipliers = Multipliers(*(factor, *rounding, *ends))
+    stage = OutputStage(0 if away else -128, -128, 127)
+    alone = [lines_of(multipliers.of(np.arange(count) == i), stage, rounds_away=away) for i in range(count)]
+    for is_short in (True, False):
+        some = np.array([lines is not None and lines.are_short == is_short for lines in alone])
+        together = lines_of(multipliers.of(some), stage, rounds_away=away)
+        assert some.sum() > 3
+        assert together is not None
+        assert together.are_short == is_short
+        chosen = [lines for lines, is_chosen in zip(alone, some) if is_chosen and lines is not None]
+        np.testing.assert_array_equal(together.rows, np.hstack([lines.rows for lines in chosen]))
+        np.testing.assert_array_equal(together.starts, np.hstack([lines.starts for lines in chosen]))
