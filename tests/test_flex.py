@@ -624,6 +624,56 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
         [row(1, 2, 3), numbers(1, 0, -1, 0, 1, 0, 0, 0).reshape(1, 8), i32(1, 5), np.float32(9)],
         [[[[[9], [1], [2], [3], [9]]]]],
     ),
+    # Operators of older or of other forms than the recorded ones.
+    ("NextAfter", {}, [numbers(3.4028235e38, -math.inf, 2), numbers(math.inf, 0, 2)], [[math.inf, -3.4028235e38, 2]]),
+    ("TruncateMod", {}, [i32(-7, 7, -7, 7), i32(3, 3, -3, -3)], [[-1, 1, -1, 1]]),
+    ("AdjustContrast", {}, [row(0, 2, 4), np.float32(2), np.float32(-1), np.float32(5)], [[[[[-1], [2], [5]]]]]),
+    ("MaxPoolV2", {"padding": b"VALID"}, [row(1, 5, 3, 2), i32(1, 1, 2, 1), i32(1, 1, 1, 1)], [[[[[5], [5], [3]]]]]),
+    (
+        "MaxPoolGradV2",
+        {"padding": b"VALID"},
+        [row(1, 5, 3, 2), row(5, 5, 3), row(10, 20, 40), i32(1, 1, 2, 1), i32(1, 1, 1, 1)],
+        [[[[[0], [30], [40], [0]]]]],
+    ),
+    *(
+        (
+            "BatchNormWithGlobalNormalization",
+            {"variance_epsilon": 1.0, "scale_after_normalization": is_scaled},
+            [row(1, 5), numbers(1), numbers(3), numbers(7), numbers(10)],
+            [[[[[7], [7 + 2 * scale]]]]],
+        )
+        for is_scaled, scale in ((True, 10), (False, 1))
+    ),
+    ("TopK", {"k": 2}, [numbers(1, 3, 2)], [[3, 2], [1, 2]]),
+    ("UniqueWithCountsV2", {}, [i32(3, 1, 3), i32(0)], [[3, 1], [0, 1, 0], [2, 1]]),
+    (
+        "BatchToSpace",
+        {"block_size": 2},
+        [numbers(1, 2, 3, 4).reshape(4, 1, 1, 1), i32(0, 0, 1, 0).reshape(2, 2)],
+        [[[[[2]], [[4]]]]],
+    ),
+    (
+        "SpaceToBatch",
+        {"block_size": 2},
+        [row(1, 2), i32(1, 0, 0, 0).reshape(2, 2)],
+        [[[[[0]]], [[[0]]], [[[1]]], [[[2]]]]],
+    ),
+    ("Concat", {}, [np.int32(-1), numbers(1, 2).reshape(2, 1), numbers(3, 4).reshape(2, 1)], [[[1, 3], [2, 4]]]),
+    ("ParallelConcat", {}, [numbers(1, 2).reshape(1, 2), numbers(3, 4).reshape(1, 2)], [[[1, 2], [3, 4]]]),
+    ("ConcatOffset", {}, [np.int32(1), i32(2, 2, 7), i32(2, 3, 7), i32(2, 9, 7)], [[0, 0, 0], [0, 2, 0], [0, 5, 0]]),
+    ("Empty", {"dtype": INT8}, [i32(2, 3)], [np.zeros((2, 3))]),
+    ("IdentityN", {}, [numbers(1, 2), i32(3)], [[1, 2], [3]]),
+    ("ShapeN", {}, [np.zeros((2, 3)), np.zeros(4)], [[2, 3], [4]]),
+    ("EnsureShape", {"shape": [2, -1]}, [numbers(1, 2).reshape(2, 1)], [[[1], [2]]]),
+    ("StridedSliceGrad", {}, [i32(4), i32(-1), i32(0), i32(-2), numbers(5, 6)], [[0, 6, 0, 5]]),
+    ("TensorStridedSliceUpdate", {}, [numbers(1, 2, 3, 4), i32(1), i32(3), i32(1), numbers(8, 9)], [[1, 8, 9, 4]]),
+    ("ScatterNdNonAliasingAdd", {}, [numbers(1, 2, 3), i32(2, 0, 2).reshape(3, 1), numbers(10, 20, 30)], [[21, 2, 43]]),
+    *(
+        (f"Inplace{name}", {}, [numbers(1, 2, 3), i32(-1, 0), numbers(10, 20)], [values])
+        for name, values in {"Add": [21, 2, 13], "Sub": [-19, 2, -7], "Update": [20, 2, 10]}.items()
+    ),
+    ("SparseToDense", {}, [i32(0, 1, 1, 0).reshape(2, 2), i32(2, 2), numbers(5, 6), np.float32(9)], [[[9, 5], [6, 9]]]),
+    ("SparseToDense", {}, [i32(2, 0), i32(3), np.float32(5), np.float32(9)], [[5, 9, 5]]),
 ]
 
 
@@ -636,6 +686,11 @@ def test_what_tensorflow_defines(name: str, attributes: dict[str, Any], inputs: 
     for ours, theirs in zip(given, expected):
         assert ours.shape == np.shape(theirs)
         np.testing.assert_allclose(ours.astype(np.float64), theirs, rtol=1e-6, atol=1e-7)
+
+
+def test_every_function_has_a_recorded_answer_or_a_fact() -> None:
+    known = {OPERATORS[case.operator] for case in CASES} | {OPERATORS[name] for name, *_ in FACTS}
+    assert [name for name, function in OPERATORS.items() if function not in known] == []
 
 
 @pytest.mark.parametrize(
