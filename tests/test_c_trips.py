@@ -129,20 +129,45 @@ def compiled() -> tflm.CompiledModel:
     return tflm.compile_model(tflm.Model(builder.build()))
 
 
-@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.FLOAT32])
-@pytest.mark.parametrize("name", ["ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"])
-def test_branches_on_constants_are_counted(name: str, type: TensorType) -> None:
-    """A kernel's function may compare elements of the model, such as those of a constant input."""
+REDUCTIONS = ("ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM")
+
+
+def reduction(name: str, type: TensorType, shape: tuple[int, int], *, x_in_ram: bool, axis_in_ram: bool) -> tflm.Model:
+    """A reduction of rows to one."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     scale = None if type == TensorType.FLOAT32 else tflm.quantized(0.5)
-    x = main.constant("x", np.array([[108], [-71], [3]], ELEMENT_TYPES[type].dtype), scale)
+    values = np.array([108, -71, 3, 7, 7, 9, 11, 4][: shape[0] * shape[1]], ELEMENT_TYPES[type].dtype).reshape(shape)
+    x = main.input("x", shape, type, scale) if x_in_ram else main.constant("x", values, scale)
+    axis = main.input("axis", (1,), TensorType.INT32) if axis_in_ram else main.constant("axis", np.zeros(1, np.int32))
     is_index = name.startswith("ARG")
-    y = main.tensor("y", (1,), TensorType.INT32 if is_index else type, None if is_index else scale)
-    main.operator(BuiltinOperator[name], [x, main.constant("axis", np.zeros(1, np.int32))], [y])
+    y = main.tensor("y", shape[1:], TensorType.INT32 if is_index else type, None if is_index else scale)
+    main.operator(BuiltinOperator[name], [x, axis], [y])
     main.output(y)
-    *_, call = tflm.compile_model(tflm.Model(builder.build())).program.calls()
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.FLOAT32])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_branches_on_constants_are_counted(name: str, type: TensorType) -> None:
+    """A kernel's function may compare elements of the model, such as those of a constant input."""
+    model = reduction(name, type, (3, 1), x_in_ram=False, axis_in_ram=False)
+    *_, call = tflm.compile_model(model).program.calls()
     assert max(trips_of(call).values()) in range(1, 7)
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.FLOAT32])
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(2, 3), (4, 2), (1, 6)])
+def test_constants_beside_an_axis_in_ram_count_as_data_in_ram(
+    name: str, type: TensorType, shape: tuple[int, int]
+) -> None:
+    """The last axis is assumed, which may be longer than the one that is meant."""
+    constant, variable = (
+        [*tflm.compile_model(reduction(name, type, shape, x_in_ram=x_in_ram, axis_in_ram=True)).program.calls()]
+        for x_in_ram in (False, True)
+    )
+    assert trips_of(constant[-1]) == trips_of(variable[-1])
 
 
 def test_instructions_are_a_sum_over_operators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,9 @@ def trips_of(call: KernelCall) -> dict[str, int]:
     """Return how often each loop and branch of a kernel runs in a call, by function and number in it."""
     kernel, operands = call
     known: dict[str, Any] = {name: found for name, found in _tables(operands).items() if found is not None}
-    known |= dict.fromkeys(_axes(kernel, operands, frozenset(known)), _LAST)
+    if axes := dict.fromkeys(_axes(kernel, operands, frozenset(known)), _LAST):
+        # Offsets that follow from such an axis may lie outside of other tables.
+        known = {name: known[name] for name in _deciding(kernel, frozenset({*known, *axes})) - axes.keys()} | axes
     counting = _counting(kernel, frozenset(known))
     values = {name: known.get(name) if isinstance(value, Pointer) else value for name, value in operands.items()}
     return {CALL: 1, **dict(zip(counting.names, _counts(counting, counting.arguments(values))))}
@@ -63,6 +65,12 @@ def _axes(kernel: Kernel, operands: Mapping[str, Any], known: frozenset[str]) ->
         for name in arrays
         if kernel.parameters[name].dtype == "int32" and _counting(kernel, known | {name}).uncertain_loops < loops
     ]
+
+
+def _deciding(kernel: Kernel, known: frozenset[str]) -> frozenset[str]:
+    """Return the known arrays without which the trips of some loop would depend on data."""
+    loops = _counting(kernel, known).uncertain_loops
+    return frozenset(name for name in known if _counting(kernel, known - {name}).uncertain_loops > loops)
 
 
 def _tables(operands: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
