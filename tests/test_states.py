@@ -11,7 +11,7 @@ from differential import run
 import tflm
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.states import StatefulModel, with_states
-from tflm.schema import AddOptions, BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
+from tflm.schema import AddOptions, BuiltinOperator, CallOnceOptions, ReshapeOptions, TensorType, VarHandleOptions
 
 INPUTS = [
     [np.array(values, np.int8)] for values in ([-128, 5, 100, 0], [3, -7, 1, 90], [0, 0, -1, -128], [9, 9, -9, 2])
@@ -86,6 +86,30 @@ def test_variables_become_state_where_that_changes_nothing(uses: str, becomes_st
     stateful = with_states(model)
     assert bool(stateful.states) == becomes_state
     np.testing.assert_array_equal(answers(stateful), run(model.data, INPUTS, delegates=()))
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+@pytest.mark.parametrize("shape", [(-1, 2), (2, -1), (-1,)])
+def test_dimensions_that_operators_compute_change_nothing(shape: tuple[int, ...], is_assigned: bool) -> None:
+    """A RESHAPE computes the -1 of its output, whether it is assigned to the variable or not."""
+
+    def compiled(shape: tuple[int, ...]) -> tflm.CompiledModel:
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        x, handle = main.input("x", (4,), TensorType.INT8), main.tensor("handle", (), TensorType.RESOURCE)
+        read, smaller = (main.tensor(name, (4,), TensorType.INT8) for name in ("read", "smaller"))
+        reshaped = main.tensor("reshaped", shape, TensorType.INT8)
+        options = ReshapeOptions(new_shape=(4,) if len(shape) == 1 else (2, 2))
+        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v", container=""))
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [read])
+        main.operator(BuiltinOperator.MINIMUM, [x, read], [smaller])
+        main.operator(BuiltinOperator.RESHAPE, [smaller], [reshaped], options)
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, reshaped if is_assigned else smaller], [])
+        main.output(reshaped)
+        return tflm.compile_model(tflm.Model(builder.build()))
+
+    partial, whole = compiled(shape), compiled((4,) if len(shape) == 1 else (2, 2))
+    assert (partial.ram_bytes, partial.warm_up, partial.stages) == (whole.ram_bytes, whole.warm_up, whole.stages)
 
 
 def test_variables_are_told_apart_by_container_and_name() -> None:

@@ -187,7 +187,7 @@ class BoundModel:
     """A model whose operators are bound.
 
     Attributes:
-        model: the model.
+        model: the model, with the shapes that its operators compute.
         graph, layout: their state after `reset`.
         arena: the arrays of tensors, scratch buffers and operator state.
         operators: the bound operators of each subgraph.
@@ -256,7 +256,7 @@ def bind_model(
     bound = _prepared(model)
     if has_decoders(model):
         bound = _without_decoders(bound)
-    elif (stateful := with_states(model)).states:
+    elif (stateful := with_states(bound.model)).states:
         bound = replace(_prepared(stateful.model), states=stateful.states)
         for state, values in stateful.initial.items():
             bound.tensors()[state].elements.reshape(-1)[:] = values
@@ -332,7 +332,7 @@ def _prepared(model: Model) -> BoundModel:
     with np.errstate(all="ignore"):
         layout = lay_out(graph, MicroAllocator(arena, "linear", CORTEX_M))
     layout.reset()
-    return BoundModel(model, graph, layout, arena)
+    return BoundModel(with_shapes(model, [each.tensors for each in graph.allocations]), graph, layout, arena)
 
 
 def _actions(context: KernelContext, planned: PlannedNode, bind: BindSteps) -> Sequence[Action] | None:

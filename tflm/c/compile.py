@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
 from tflm.c import source
-from tflm.c.binding import BoundModel, StateAndScratch, bind_model, no_steps, with_shapes
+from tflm.c.binding import BoundModel, StateAndScratch, bind_model, no_steps
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.emitter import c_file, kernel_files, kernels_of
@@ -590,7 +590,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Pla
     bound = bind_model(model, choice.bind, feed, choice.bind_lean)
     extra = StateAndScratch(bound, source.written)
     planned = plan(
-        with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
+        bound.model,
         BoundKernels(bound, extra, choice.overlap, accumulates=choice.accumulates),
         RamRequirements(
             {one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor} | feed_state,
