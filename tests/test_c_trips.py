@@ -170,6 +170,19 @@ def test_constants_beside_an_axis_in_ram_count_as_data_in_ram(
     assert trips_of(constant[-1]) == trips_of(variable[-1])
 
 
+def test_data_are_not_computed_with() -> None:
+    """In C, the magnitude of the lowest number wraps."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.constant("x", np.full(6, -(2**15), np.int16))
+    outputs = [main.tensor("y", (6,), TensorType.INT16), main.tensor("bits", (), TensorType.INT32)]
+    main.operator("SignalFftAutoScale", [x], outputs)
+    for output in outputs:
+        main.output(output)
+    *_, call = tflm.compile_model(tflm.Model(builder.build())).program.calls()
+    assert 6 in trips_of(call).values()
+
+
 def test_instructions_are_a_sum_over_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     program = compiled().program
     keys = list(keys_of(program).values())

@@ -37,10 +37,9 @@ Counter = Callable[..., None]
 def trips_of(call: KernelCall) -> dict[str, int]:
     """Return how often each loop and branch of a kernel runs in a call, by function and number in it."""
     kernel, operands = call
-    known: dict[str, Any] = {name: found for name, found in _tables(operands).items() if found is not None}
-    if axes := dict.fromkeys(_axes(kernel, operands, frozenset(known)), _LAST):
-        # Offsets that follow from such an axis may lie outside of other tables.
-        known = {name: known[name] for name in _deciding(kernel, frozenset({*known, *axes})) - axes.keys()} | axes
+    tables = {name: found for name, found in _tables(operands).items() if found is not None}
+    values = {**tables, **dict.fromkeys(_axes(kernel, operands, frozenset(tables)), _LAST)}
+    known = {name: values[name] for name in _deciding(kernel, frozenset(values))}
     counting = _counting(kernel, frozenset(known))
     values = {name: known.get(name) if isinstance(value, Pointer) else value for name, value in operands.items()}
     return {CALL: 1, **dict(zip(counting.names, _counts(counting, counting.arguments(values))))}
@@ -67,8 +66,15 @@ def _axes(kernel: Kernel, operands: Mapping[str, Any], known: frozenset[str]) ->
     ]
 
 
+@functools.cache
 def _deciding(kernel: Kernel, known: frozenset[str]) -> frozenset[str]:
-    """Return the known arrays without which the trips of some loop would depend on data."""
+    """Return the arrays that decide how often loops run.
+
+    The values of others are not read: these may be data of the model, and offsets that follow from an assumed axis may
+    lie outside of them.
+    """
+    if not _counting(kernel, frozenset()).uncertain_loops:
+        return frozenset()
     loops = _counting(kernel, known).uncertain_loops
     return frozenset(name for name in known if _counting(kernel, known - {name}).uncertain_loops > loops)
 
