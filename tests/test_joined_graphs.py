@@ -113,8 +113,9 @@ class Ways:
             try:
                 answers = self._answers(graph)
                 program = None if answers is None else self._program(graph, len(programs), answers)
-            except (AssertionError, tflm.TflmError) as error:
-                wrong.append(Wrong(graph, "; ".join([*getattr(error, "__notes__", ()), str(error)])))
+            except Exception as error:  # a crash is a difference, too
+                notes = getattr(error, "__notes__", ())
+                wrong.append(Wrong(graph, "; ".join([*notes, f"{type(error).__name__}: {error}"])))
                 continue
             if outcomes.count(ran=program is not None) and program is not None:
                 programs.append(program)
