@@ -37,6 +37,7 @@ from tflm.schema import (
     VarHandleOptions,
 )
 from tflm.targets import CORTEX_M, align_up
+from tflm.testing.operators import LARGE
 
 
 def interpreter_bytes(model: tflm.Model) -> int:
@@ -54,6 +55,20 @@ SLOW = {"kws_ref_model", "okay_nabu_v2", "person_detect", "pretrainedResnet", "p
 def test_real_models_take_at_most_what_tflm_takes(corpus: Path, name: str) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
     assert tflm.compile_model(model).ram_bytes <= interpreter_bytes(model)
+
+
+def test_the_order_of_state_does_not_depend_on_hashes() -> None:
+    """A compiled model is the same in each process."""
+    bound = bind_model(tflm.Model(LARGE["SignalStacker"]()[0]), bind_small)
+    one, other = (
+        [state.title for state in StateAndScratch(bound, parameters).persistent.values()]
+        for parameters in (
+            lambda kernel: sorted(written(kernel)),
+            lambda kernel: sorted(written(kernel), reverse=True),
+        )
+    )
+    assert one == other
+    assert len(one) > 1
 
 
 WITHOUT_SCRATCH = (

@@ -484,9 +484,10 @@ class StateAndScratch:
             arrays = step_arrays(step)
             for parameter in arrays:
                 self._add_array(scratch, name, parameter, arrays[parameter])
-            for parameter in written(step.kernel):
-                if parameter in arrays and arrays[parameter].nbytes and self._is_state(arrays[parameter]):
-                    self._add_persistent(arrays[parameter], parameter, name)
+            changed = written(step.kernel)
+            for parameter, array in arrays.items():
+                if parameter in changed and array.nbytes and self._is_state(array):
+                    self._add_persistent(array, parameter, name)
         for call in operator.library_calls():
             for parameter, _, array in call.addresses():
                 self._add_array(scratch, name, parameter, array)
