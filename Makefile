@@ -234,9 +234,10 @@ compiled-check: $(TESTING)
 overlaps: $(TESTING)
 	$(VENV)/bin/python tools/prove_overlap.py $(CMSIS_NN)
 
-# The figures of plans and reports that the tests compare with: after a change that is meant to change some.
+# The figures of plans, programs and reports that the tests compare with: after a change that is meant to change some.
 figures: $(TESTING)
 	$(VENV)/bin/python tests/test_figures.py
+	$(VENV)/bin/python tests/test_recorded_programs.py
 	$(VENV)/bin/python tests/test_public_defaults.py
 	$(VENV)/bin/python tests/test_concerns.py
 	$(VENV)/bin/python tests/test_operator_figures.py
