@@ -17,7 +17,7 @@ from tflm.delegates import FlexDelegate
 from tflm.delegates.flex import node_def, tensorflow
 from tflm.delegates.flex.registry import OPERATORS, bound
 from tflm.memory.tensor import affine_quantization
-from tflm.runtime.model_report import model_report, shown
+from tflm.runtime.model_report import model_report
 from tflm.schema.enums import TENSOR_TYPES
 
 
@@ -179,7 +179,7 @@ def test_the_models_of_tensorflows_converter(corpus: Path) -> None:
 
 
 def test_a_report_names_the_operators_that_no_device_can_run() -> None:
-    assert "TensorFlow's operators: FlexSin" in str(shown(model_report(model(SINE, SINE.inputs))).notes)
+    assert "TensorFlow's operators: FlexSin" in str(model_report(model(SINE, SINE.inputs)).notes)
 
 
 def numbers(*values: float, dtype: Any = np.float32) -> np.ndarray[Any, Any]:

@@ -16,7 +16,7 @@ from tflm.runtime.growing_arena import in_growing_arena
 from tflm.runtime.host_placement import _colliding
 from tflm.runtime.micro_measurement import _alive_at, _alive_bytes, alive_at_each_step, covered_bytes
 from tflm.runtime.micro_profiler import Event, MicroProfiler
-from tflm.runtime.model_report import _tensor
+from tflm.runtime.model_report import model_figures
 from tflm.schema import BuiltinOperator, TensorType
 
 
@@ -127,14 +127,13 @@ def test_a_tensor_is_reported_as_its_model_has_it() -> None:
     y = main.tensor("y", (2, 3), TensorType.INT8, tflm.quantized(0.5, 7))
     main.operator(BuiltinOperator.ADD, [x, c], [y])
     main.output(y)
-    model = tflm.Model(builder.build())
-    subgraph = model.subgraphs[0]
-    found = [_tensor(model, subgraph, i, tensor) for i, tensor in enumerate(subgraph.tensors or ())]
-    assert [each.shape for each in found] == [[2, 3], [3], [2, 3]]
-    assert [each.index for each in found] == [0, 1, 2]
-    assert [each.file_bytes for each in found] == [0, 3, 0]
-    assert [(each.scale, each.zero_point) for each in found] == [([0.5], [7]), ([0.25], [0]), ([0.5], [7])]
-    assert len({each.role for each in found}) == 3
+    (subgraph,) = model_figures(tflm.Model(builder.build()), "")["subgraphs"]
+    found = subgraph["tensors"]
+    assert [each["shape"] for each in found] == [[2, 3], [3], [2, 3]]
+    assert [each["index"] for each in found] == [0, 1, 2]
+    assert [each["file_bytes"] for each in found] == [0, 3, 0]
+    assert [(each["scale"], each["zero_point"]) for each in found] == [([0.5], [7]), ([0.25], [0]), ([0.5], [7])]
+    assert len({each["role"] for each in found}) == 3
 
 
 def test_durations_are_added_up_for_each_tag() -> None:

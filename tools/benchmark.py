@@ -370,7 +370,7 @@ def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
     import tflm
     from tflm.application.export import Firmware, sources
     from tflm.application.machine import MachineOptions
-    from tflm.runtime.model_report import model_report
+    from tflm.runtime.model_report import model_figures
 
     model, resolver = tflm.Model(data), tflm.AllOpsResolver()
     machine = MachineOptions().machine()
@@ -378,7 +378,7 @@ def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "verify", lambda: tflm.verify(data)
     yield "measure", lambda: tflm.measure_arena(model, resolver)
     yield "plan", lambda: tflm.plan(model, resolver, planner="greedy")
-    yield "inspect", lambda: model_report(model, "grown")
+    yield "inspect", lambda: model_figures(model, "grown")
     yield "export", lambda: sources(Firmware(model, "grown", machine, "benchmark"))
 
 

@@ -36,7 +36,6 @@ from tflm.planning.plan_report import shown as plan_report
 from tflm.report import NAME, NUMBER, Figure, Report, Table
 from tflm.runtime.micro_measurement_report import ARENA_SIZES, drawn_figures
 from tflm.runtime.model_report import model_report
-from tflm.runtime.model_report import shown as operators_report
 
 PLANNER = "greedy"
 """TFLM's default planner."""
@@ -102,7 +101,7 @@ class Session:
     def open(self, name: str, data: bytes) -> Answer:
         """Open a model; its name is that of its file."""
         self._path, self._model = self._kept("model", name, data)
-        return {"name": self._path.name, "operators": operators_report(model_report(self.model, name)).html()}
+        return {"name": self._path.name, "operators": model_report(self.model, name).html()}
 
     @property
     def model(self) -> tflm.Model:

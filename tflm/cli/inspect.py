@@ -10,7 +10,7 @@ from tflm.application.errors import CheckFailed
 from tflm.application.models import bytes_of_model, load_model
 from tflm.cli.output import answer, print_json, print_line
 from tflm.cli.parameters import AsJson, ModelPath, flag
-from tflm.runtime.model_report import model_report, shown
+from tflm.runtime.model_report import model_figures, model_report
 from tflm.versioning import version_findings
 
 
@@ -31,8 +31,8 @@ def inspect(
     if check:
         _check(model, as_json)
         return
-    figures = model_report(load_model(model), str(model))
-    answer(as_json, figures, shown(figures))
+    loaded = load_model(model)
+    answer(as_json, model_figures(loaded, str(model)), model_report(loaded, str(model)))
 
 
 def _check(path: Path, as_json: bool) -> None:

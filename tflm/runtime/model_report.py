@@ -2,253 +2,230 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from tflm.graph import multiply_accumulates
-from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Figure, Report, Table, with_thousands
+from tflm.report import (
+    NAME,
+    NUMBER,
+    TEXT,
+    AnyFloat,
+    Figure,
+    Report,
+    Table,
+    document_of,
+    json_key,
+    sizes_of,
+    with_thousands,
+)
 from tflm.schema.model import FLEX_PREFIX, Model
-from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
-from tflm.versioning import operator_versions, runtime_needed, runtime_of
+from tflm.schema.tables import Operator, QuantizationParameters, SubGraph, Tensor
+from tflm.versioning import OperatorVersion, operator_versions, runtime_needed, runtime_of
 
 Role = Literal["input", "output", "variable", "constant", ""]
 
 
-@dataclass
-class TensorReport:
-    """A tensor.
+@dataclass(frozen=True)
+class TensorIn:
+    """A tensor in a model."""
 
-    Attributes:
-        index: place of the tensor.
-        name: its name.
-        type: of its elements.
-        shape: its dimensions.
-        role: its role in the model, such as input; empty for intermediate results.
-        scale: scale of its quantization: one, or one for each slice.
-        zero_point: zero point, likewise.
-        quantized_dimension: the dimension that the slices count along.
-        file_bytes: bytes of its constant data; 0 for other tensors.
-    """
-
+    model: Model
+    subgraph: SubGraph
     index: int
-    name: str
-    type: str
-    shape: list[int]
-    role: Role
-    scale: list[AnyFloat]
-    zero_point: list[int]
-    quantized_dimension: int
-    file_bytes: int
+    table: Tensor
+
+    @property
+    def quantization(self) -> QuantizationParameters:
+        """Its quantization, with no scales if it has none."""
+        return self.table.quantization or QuantizationParameters()
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of its constant data; 0 for other tensors."""
+        return len(self.model.buffers[self.table.buffer].data or b"")
+
+    @property
+    def role(self) -> Role:
+        """Its role in the model; empty for intermediate results."""
+        if self.index in (self.subgraph.inputs or ()):
+            return "input"
+        if self.index in (self.subgraph.outputs or ()):
+            return "output"
+        if self.table.is_variable:
+            return "variable"
+        return "constant" if self.file_bytes else ""
 
 
-@dataclass
-class OperatorReport:
-    """An operator.
+class OperatorIn(NamedTuple):
+    """An operator in a model, with its versions."""
 
-    Attributes:
-        index: place of the operator.
-        operator: its name.
-        version: its version.
-        needed_version: the version that its options and tensors need; None for a custom operator.
-        inputs: tensor indices; -1 for an omitted one.
-        outputs: tensor indices.
-        multiply_accumulates: multiply-accumulates of one run; 0 for operators without weights.
-    """
+    model: Model
+    subgraph: SubGraph
+    table: Operator
+    versions: OperatorVersion
 
-    index: int
-    operator: str
-    version: int
-    needed_version: int | None
-    inputs: list[int]
-    outputs: list[int]
-    multiply_accumulates: int
+    @property
+    def multiply_accumulates(self) -> int:
+        """Those of one run."""
+        return multiply_accumulates(self.model, self.subgraph, self.table)
 
 
-@dataclass
-class SubgraphReport:
-    """A subgraph.
+MODEL_FIGURES = (
+    json_key("description", str, "the description in the model"),
+    Figure("file", NUMBER, lambda model: len(model.data)).as_key(int, "size of the file", "file_bytes"),
+    Figure("constants", NUMBER, lambda model: sum(len(buffer.data or b"") for buffer in model.buffers)).as_key(
+        int, "size of weights and other constants in the file", "constant_bytes"
+    ),
+    json_key(
+        "multiply_accumulates",
+        int,
+        "multiply-accumulates of one invoke of the first subgraph",
+        lambda model: _multiply_accumulates(model),
+    ),
+    json_key(
+        "runtime",
+        str,
+        "the first TensorFlow Lite with the operator versions in the model; empty if there is none",
+        lambda model: runtime_of(model.root),
+    ),
+    json_key(
+        "runtime_needed",
+        str,
+        "the first one with the versions that the operators need",
+        lambda model: runtime_needed(model.root),
+    ),
+    json_key("metadata", dict[str, int], "size of each entry by its name", lambda model: _metadata(model)),
+    json_key("signatures", list[str], "names of the signatures", lambda model: _signatures(model)),
+)
+"""The figures of a model; those with a label are sizes in bytes."""
 
-    Attributes:
-        index: place of the subgraph.
-        name: its name.
-        operators: in the order in which they run.
-        tensors: by place.
-    """
+OPERATOR_FIGURES = (
+    Figure("#", NUMBER, "versions.index").as_key(int, "place of the operator", "index"),
+    Figure("operator", NAME, lambda each: each.model.operator_name(each.table)).as_key(str, "its name", "operator"),
+    Figure("version", NUMBER, "versions.version").as_key(int, "its version", "version"),
+    Figure("needed", NUMBER, "versions.needed").as_key(
+        int | None,
+        "the version that its options and tensors need; null for a custom operator",
+        "needed_version",
+    ),
+    Figure("inputs", TEXT, lambda each: _list(each.table.inputs or ())),
+    json_key("inputs", list[int], "tensor indices; -1 for an omitted one", lambda each: list(each.table.inputs or ())),
+    Figure("outputs", TEXT, lambda each: _list(each.table.outputs or ())),
+    json_key("outputs", list[int], "tensor indices", lambda each: list(each.table.outputs or ())),
+    Figure("MACs", NUMBER, "multiply_accumulates").as_key(
+        int, "multiply-accumulates of one run; 0 for operators without weights"
+    ),
+)
 
-    index: int
-    name: str
-    operators: list[OperatorReport]
-    tensors: list[TensorReport]
-
-
-@dataclass
-class ModelReport:
-    """A model.
-
-    Attributes:
-        model: the path, as typed.
-        description: the description in the model.
-        file_bytes: size of the file.
-        constant_bytes: size of weights and other constants in the file.
-        multiply_accumulates: multiply-accumulates of one invoke of the first subgraph.
-        runtime: the first TensorFlow Lite with the operator versions in the model; empty if there is none.
-        runtime_needed: the first one with the versions that the operators need.
-        metadata: size of each entry by its name.
-        signatures: names of the signatures.
-        subgraphs: all of them.
-    """
-
-    model: str
-    description: str
-    file_bytes: int
-    constant_bytes: int
-    multiply_accumulates: int
-    runtime: str
-    runtime_needed: str
-    metadata: dict[str, int]
-    signatures: list[str]
-    subgraphs: list[SubgraphReport]
-
-
-def model_report(model: Model, name: str = "") -> ModelReport:
-    """The report of a model; `name` is its name there."""
-    needed = {(op.subgraph_index, op.index): op.needed for op in operator_versions(model.root)}
-    subgraphs = [_subgraph(model, i, subgraph, needed) for i, subgraph in enumerate(model.subgraphs)]
-    return ModelReport(
-        model=name,
-        description=model.description,
-        file_bytes=len(model.data),
-        constant_bytes=sum(len(buffer.data or b"") for buffer in model.buffers),
-        multiply_accumulates=sum(operator.multiply_accumulates for operator in subgraphs[0].operators),
-        runtime=runtime_of(model.root),
-        runtime_needed=runtime_needed(model.root),
-        metadata={
-            entry.name or "": len(model.buffers[entry.buffer].data or b"") for entry in model.root.metadata or ()
-        },
-        signatures=[signature.signature_key or "" for signature in model.root.signature_defs or ()],
-        subgraphs=subgraphs,
-    )
+TENSOR_FIGURES = (
+    Figure("#", NUMBER, "index").as_key(int, "place of the tensor"),
+    Figure("tensor", NAME, lambda each: each.table.name or "").as_key(str, "its name", "name"),
+    Figure("", TEXT, "role"),
+    Figure("type", TEXT, "table.type.name").as_key(str, "of its elements", "type"),
+    Figure("shape", TEXT, lambda each: _list(each.table.shape or ())),
+    json_key("shape", list[int], "its dimensions", lambda each: list(each.table.shape or ())),
+    json_key("role", Role, "its role in the model, such as input; empty for intermediate results"),
+    Figure("scale", TEXT, lambda each: _scale(each.quantization)),
+    json_key(
+        "scale",
+        list[AnyFloat],
+        "scale of its quantization: one, or one for each slice",
+        lambda each: list(each.quantization.scale or ()),
+    ),
+    Figure("zero point", TEXT, lambda each: _zero_point(each.quantization)),
+    json_key("zero_point", list[int], "zero point, likewise", lambda each: list(each.quantization.zero_point or ())),
+    json_key(
+        "quantized_dimension", int, "the dimension that the slices count along", "quantization.quantized_dimension"
+    ),
+    Figure("file bytes", NUMBER, lambda each: each.file_bytes or None),
+    json_key("file_bytes", int, "bytes of its constant data; 0 for other tensors"),
+)
 
 
-def _subgraph(
-    model: Model, index: int, subgraph: SubGraph, needed: dict[tuple[int, int], int | None]
-) -> SubgraphReport:
-    operators = [
-        OperatorReport(
-            index=i,
-            operator=model.operator_name(operator),
-            version=model.operator_code(operator).version,
-            needed_version=needed[index, i],
-            inputs=list(operator.inputs or ()),
-            outputs=list(operator.outputs or ()),
-            multiply_accumulates=multiply_accumulates(model, subgraph, operator),
-        )
-        for i, operator in enumerate(subgraph.operators or ())
+def _tensors(model: Model, subgraph: SubGraph) -> list[TensorIn]:
+    return [TensorIn(model, subgraph, index, table) for index, table in enumerate(subgraph.tensors or ())]
+
+
+def _operators(model: Model) -> Iterator[list[OperatorIn]]:
+    """Yield the operators of each subgraph."""
+    versions = iter(operator_versions(model.root))
+    for subgraph in model.subgraphs:
+        yield [OperatorIn(model, subgraph, table, next(versions)) for table in subgraph.operators or ()]
+
+
+def _multiply_accumulates(model: Model) -> int:
+    return sum(operator.multiply_accumulates for operator in next(_operators(model)))
+
+
+def _metadata(model: Model) -> dict[str, int]:
+    return {entry.name or "": len(model.buffers[entry.buffer].data or b"") for entry in model.root.metadata or ()}
+
+
+def _signatures(model: Model) -> list[str]:
+    return [signature.signature_key or "" for signature in model.root.signature_defs or ()]
+
+
+def model_figures(model: Model, name: str) -> dict[str, Any]:
+    """Return the JSON document of a model; `name` is its name there."""
+    subgraphs = [
+        {
+            "index": index,
+            "name": subgraph.name or "",
+            "operators": [document_of(operator, OPERATOR_FIGURES) for operator in operators],
+            "tensors": [document_of(tensor, TENSOR_FIGURES) for tensor in _tensors(model, subgraph)],
+        }
+        for index, (subgraph, operators) in enumerate(zip(model.subgraphs, _operators(model)))
     ]
-    tensors = [_tensor(model, subgraph, i, tensor) for i, tensor in enumerate(subgraph.tensors or ())]
-    return SubgraphReport(index, subgraph.name or "", operators, tensors)
-
-
-def _tensor(model: Model, subgraph: SubGraph, index: int, tensor: Tensor) -> TensorReport:
-    quantization = tensor.quantization or QuantizationParameters()
-    file_bytes = len(model.buffers[tensor.buffer].data or b"")
-    return TensorReport(
-        index=index,
-        name=tensor.name or "",
-        type=tensor.type.name,
-        shape=list(tensor.shape or ()),
-        role=_role(subgraph, index, tensor, file_bytes),
-        scale=list(quantization.scale or ()),
-        zero_point=list(quantization.zero_point or ()),
-        quantized_dimension=quantization.quantized_dimension,
-        file_bytes=file_bytes,
-    )
-
-
-def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> Role:
-    if index in (subgraph.inputs or ()):
-        return "input"
-    if index in (subgraph.outputs or ()):
-        return "output"
-    if tensor.is_variable:
-        return "variable"
-    return "constant" if file_bytes else ""
+    return {"model": name, **document_of(model, MODEL_FIGURES), "subgraphs": subgraphs}
 
 
 def model_html(model: Model) -> str:
     """The full report of a model, for a notebook."""
-    return shown(model_report(model)).html()
+    return model_report(model).html()
 
 
-def shown(figures: ModelReport) -> Report:
-    """The report as text: the file's contents, then operators and tensors of each subgraph."""
+def model_report(model: Model, name: str = "") -> Report:
+    """Report the file's contents, then operators and tensors of each subgraph."""
     facts = [
-        ("file", with_thousands(figures.file_bytes)),
-        ("constants", with_thousands(figures.constant_bytes)),
-        ("arithmetic", f"{figures.multiply_accumulates:,} multiply-accumulates an invoke"),
-        ("TensorFlow Lite", _runtimes(figures)),
-        *(("metadata", f"{name}: {with_thousands(size)}") for name, size in figures.metadata.items()),
-        *(("signature", name) for name in figures.signatures),
+        *sizes_of(model, MODEL_FIGURES),
+        ("arithmetic", f"{_multiply_accumulates(model):,} multiply-accumulates an invoke"),
+        ("TensorFlow Lite", _runtimes(runtime_of(model.root), runtime_needed(model.root))),
+        *(("metadata", f"{name}: {with_thousands(size)}") for name, size in _metadata(model).items()),
+        *(("signature", name) for name in _signatures(model)),
     ]
-    several = len(figures.subgraphs) > 1
-    tables = [
-        table
-        for subgraph in figures.subgraphs
-        for table in (_operator_table(subgraph, several), _tensor_table(subgraph))
-    ]
-    operators = [operator.operator for subgraph in figures.subgraphs for operator in subgraph.operators]
-    flex = [name for name in dict.fromkeys(operators) if name.startswith(FLEX_PREFIX)]
+    tables, is_single = list[Table](), len(model.subgraphs) == 1
+    for index, (subgraph, operators) in enumerate(zip(model.subgraphs, _operators(model))):
+        where = "" if is_single else f" of subgraph {index} {subgraph.name or ''}".rstrip()
+        tables.append(Table.of(f"Operators{where}", operators, *OPERATOR_FIGURES))
+        tables.append(Table.of("Tensors", _tensors(model, subgraph), *TENSOR_FIGURES))
+    names = [model.operator_name(operator) for subgraph in model.subgraphs for operator in subgraph.operators or ()]
+    flex = [name for name in dict.fromkeys(names) if name.startswith(FLEX_PREFIX)]
     notes = [f"no device can run TensorFlow's operators: {', '.join(flex)}"] if flex else []
-    return Report(" ".join(filter(None, (figures.model, figures.description))), facts, tables, notes)
+    return Report(" ".join(filter(None, (name, model.description))), facts, tables, notes)
 
 
-def _runtimes(figures: ModelReport) -> str:
-    needed = f"needs {figures.runtime_needed or 'none'}"
-    return needed if figures.runtime == figures.runtime_needed else f"{needed}, says {figures.runtime or 'none'}"
+def _runtimes(said: str, needed: str) -> str:
+    text = f"needs {needed or 'none'}"
+    return text if said == needed else f"{text}, says {said or 'none'}"
 
 
-def _operator_table(subgraph: SubgraphReport, several: bool) -> Table:
-    where = f" of subgraph {subgraph.index} {subgraph.name}".rstrip() if several else ""
-    return Table.of(
-        f"Operators{where}",
-        subgraph.operators,
-        Figure("#", NUMBER, "index"),
-        Figure("operator", NAME, "operator"),
-        Figure("version", NUMBER, "version"),
-        Figure("needed", NUMBER, "needed_version"),
-        Figure("inputs", TEXT, lambda op: _list(op.inputs)),
-        Figure("outputs", TEXT, lambda op: _list(op.outputs)),
-        Figure("MACs", NUMBER, "multiply_accumulates"),
-    )
+def _scale(quantization: QuantizationParameters) -> str:
+    scales = quantization.scale or ()
+    if len(scales) < 2:
+        return "".join(f"{scale:.6g}" for scale in scales)
+    return f"{min(scales):.3g}..{max(scales):.3g} ({len(scales)} along {quantization.quantized_dimension})"
 
 
-def _tensor_table(subgraph: SubgraphReport) -> Table:
-    return Table.of(
-        "Tensors",
-        subgraph.tensors,
-        Figure("#", NUMBER, "index"),
-        Figure("tensor", NAME, "name"),
-        Figure("", TEXT, "role"),
-        Figure("type", TEXT, "type"),
-        Figure("shape", TEXT, lambda tensor: _list(tensor.shape)),
-        Figure("scale", TEXT, lambda tensor: _quantization(tensor)[0]),
-        Figure("zero point", TEXT, lambda tensor: _quantization(tensor)[1]),
-        Figure("file bytes", NUMBER, lambda tensor: tensor.file_bytes or None),
-    )
+def _zero_point(quantization: QuantizationParameters) -> str:
+    zero_points = quantization.zero_point
+    if not quantization.scale or not zero_points:
+        return ""
+    return "..".join(map(str, sorted({min(zero_points), max(zero_points)})))
 
 
-def _quantization(tensor: TensorReport) -> tuple[str, str]:
-    if not tensor.scale:
-        return "", ""
-    zero_points = tensor.zero_point
-    zero_point = "..".join(map(str, sorted({min(zero_points), max(zero_points)}))) if zero_points else ""
-    if len(tensor.scale) == 1:
-        return f"{tensor.scale[0]:.6g}", zero_point
-    low, high = min(tensor.scale), max(tensor.scale)
-    return f"{low:.3g}..{high:.3g} ({len(tensor.scale)} along {tensor.quantized_dimension})", zero_point
-
-
-def _list(numbers: list[int]) -> str:
+def _list(numbers: Sequence[int]) -> str:
     return (
         " ".join(map(str, numbers))
         if len(numbers) <= 12
