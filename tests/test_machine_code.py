@@ -447,8 +447,9 @@ def test_a_generic_kernel_takes_types_from_arrays_and_functions_by_name() -> Non
     assert y.tolist() == [2, 8, 18]
     assert truths.tolist() == [True, True, False]
     assert each.step(x1=x1, function="times", x2=x1, y=y, count=1).kernel is steps[0].kernel
-    with pytest.raises(TypeError, match=r"takes x1, function, x2, y, count"):
-        each.step(x1=x1, x2=x1, y=y, count=3)
+    for wrong in ({}, {"function": "times", "counts": 3}):
+        with pytest.raises(TypeError, match=r"takes x1, function, x2, y, count"):
+            each.step(x1=x1, x2=x1, y=y, count=3, **wrong)
 
 
 class Pair(NamedTuple):
