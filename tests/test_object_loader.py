@@ -42,6 +42,10 @@ def copied(builder: Any, x: Int64s) -> None:
     address = ir.IntType(8).as_pointer()
     memmove = ir.Function(builder.module, ir.FunctionType(address, [address, address, ir.IntType(64)]), "memmove")
     builder.call(memmove, [*(builder.bitcast(pointer, address) for pointer in (x, table)), builder.load(x)])
+    number = ir.IntType(64)
+    second = ir.Function(builder.module, ir.FunctionType(number, [number]), "doubled")
+    inner = ir.IRBuilder(second.append_basic_block())
+    inner.ret(inner.add(*second.args, *second.args))
 
 
 @emitted
@@ -70,6 +74,11 @@ def test_a_kernel_with_constants_and_calls_does_what_it_does_when_llvm_loads_it(
     address = object_loader.load(MADE, copied.symbol)
     by_llvm = llvm_linker.load({copied.symbol: MADE})[copied.symbol]
     assert values_of(address, 16) == values_of(by_llvm, 16) == [5, 6, 0]
+
+
+@here_only
+def test_a_function_is_found_behind_another_one() -> None:
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(object_loader.load(MADE, "doubled"))(21) == 42
 
 
 @pytest.mark.parametrize(
