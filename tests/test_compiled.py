@@ -30,6 +30,7 @@ from test_real_models import NAMES, recorded
 
 import tflm
 from tflm.delegates import Compiled
+from tflm.delegates.compiled import bands
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.schema import (
@@ -48,12 +49,32 @@ from tflm.testing.operators import OPERATORS
 
 COMPILED = sorted(OPERATORS.keys() & {operator for operators in FAMILIES.values() for operator in operators})
 EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else 3
+GARBAGE = 0xA5
+
+
+class WorkArrays:
+    """What `work_array` has in place of numpy: arrays full of garbage, between bytes that must stay as they are."""
+
+    EDGE = 256
+
+    def __init__(self) -> None:
+        self._edges: list[np.ndarray[Any, Any]] = []
+
+    def empty(self, shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        memory = np.full(size + 2 * self.EDGE, GARBAGE, np.uint8)
+        before, array, after = np.split(memory, [self.EDGE, self.EDGE + size])
+        self._edges += [before, after]
+        return array.view(dtype).reshape(shape)
+
+    def check(self) -> None:
+        assert all((edge == GARBAGE).all() for edge in self._edges), "written outside of a work array"
 
 
 def run_guarded(model: bytes, invocations: Sequence[Arrays], planner: str) -> list[Arrays]:
     """Outputs of the engine, in an arena whose tensors end at a page that can't be touched.
 
-    An invoke writes only to tensors, not between them.
+    An invoke writes only to tensors and work arrays, not between them.
     """
     arena = bytearray(1 << 20)
     measured = tflm.MicroAllocator(arena, planner, persistent_arena=bytearray(1 << 20))
@@ -61,20 +82,23 @@ def run_guarded(model: bytes, invocations: Sequence[Arrays], planner: str) -> li
     memory = GuardedMemory(len(arena), measured.head_bytes)
     allocator = tflm.MicroAllocator(memory.buffer, planner, persistent_arena=bytearray(1 << 20))
     interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), allocator, delegates=[Compiled()])
-    interpreter.allocate_tensors()
+    work_arrays = WorkArrays()
+    with mock.patch.object(bands, "np", work_arrays):
+        interpreter.allocate_tensors()
     memory.close()
     between = np.ones(measured.head_bytes, np.bool_)
     for buffer in interpreter.planned_buffers():
         between[buffer.offset : buffer.offset + buffer.bytes] = False
     canaries = np.frombuffer(memory.buffer, np.uint8)[: len(between)]
-    canaries[between] = 0xA5
+    canaries[between] = GARBAGE
     outputs = []
     for inputs in invocations:
         for i, values in enumerate(inputs):
             interpreter.input(i).data[...] = values
         interpreter.invoke()
         outputs.append([np.array(interpreter.output(i).data) for i in range(interpreter.outputs_size())])
-    assert (canaries[between] == 0xA5).all()
+    assert (canaries[between] == GARBAGE).all()
+    work_arrays.check()
     return outputs
 
 
