@@ -29,7 +29,6 @@ from tflm.memory.several_memories import (
     by_size,
     place_in_memories,
 )
-from tflm.runtime.traffic import buffer_traffic, traffic
 from tflm.testing import CheckFailed, check_planner, graphs
 from tflm.testing.planner_check import buffers
 
@@ -210,12 +209,6 @@ def test_no_simple_plan_of_a_random_model_costs_less(data: bytes, share: float, 
 
 ROOM_TO_PREPARE = 8 << 10
 """What TFLM takes of the arena, besides the tail, while operators prepare."""
-
-
-def test_the_traffic_of_all_buffers_is_that_of_the_head() -> None:
-    measured = tflm.measure_arena(MODEL, RESOLVER)
-    moved = traffic(MODEL, measured)
-    assert list(map(sum, zip(*buffer_traffic(MODEL, measured)))) == [moved.head_read_bytes, moved.head_written_bytes]
 
 
 def answer(model: tflm.Model, allocator: tflm.MicroAllocator | bytearray) -> np.ndarray[Any, Any]:
