@@ -9,7 +9,11 @@ from tflm.schema import (
     AddOptions,
     BuiltinOperator,
     CallOnceOptions,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    FullyConnectedOptions,
     ModelBuilder,
+    Padding,
     TensorType,
     VarHandleOptions,
     quantized,
@@ -87,3 +91,32 @@ def counter(type: TensorType, width: int, with_init: bool) -> bytes:
         init.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="state"))
         init.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, initial], [])
     return builder.build()
+
+
+def layer(operator: str, positions: int, width: int, channels: int, type: TensorType) -> tuple[bytes, list[Arrays]]:
+    """A convolution, or the matrix of a fully connected layer, whose output is the last tensor of its arena."""
+    rng = np.random.default_rng(positions * 100 + channels)
+    is_float = type == TensorType.FLOAT32
+    depth = {"FULLY_CONNECTED": 3, "CONV_2D": 2, "DEPTHWISE_CONV_2D": channels}[operator]
+    filters = {
+        "FULLY_CONNECTED": (channels, 3),
+        "CONV_2D": (channels, 1, 1, 2),
+        "DEPTHWISE_CONV_2D": (1, 1, 2, channels),
+    }
+    x_shape = (positions * width, 3) if operator == "FULLY_CONNECTED" else (1, positions, width, depth)
+    y_shape = (*x_shape[:-1], channels)
+    options = {
+        "FULLY_CONNECTED": FullyConnectedOptions(),
+        "CONV_2D": Conv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1, depth_multiplier=1),
+    }[operator]
+    scale = None if is_float else quantized(0.5)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", x_shape, type, scale)
+    weights = rng.integers(-9, 9, filters[operator]).astype(np.float32 if is_float else np.int8)
+    w = main.constant("weights", weights, None if is_float else quantized([0.25]))
+    y = main.tensor("y", y_shape, type, scale)
+    main.operator(BuiltinOperator[operator], [x, w], [y], options)
+    main.output(y)
+    return builder.build(), [[rng.integers(-99, 99, x_shape).astype(ELEMENT_TYPES[type].dtype)]]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import some
-from test_cli import INT8_MODEL, figures, run
+from test_cli import figures, run
 
 from tflm.application import arena_plot
 from tflm.schema import (

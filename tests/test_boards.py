@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_models import FLOAT_MODEL, INT8_MODEL
 from recorded_reports import RECORDED, require_recorded
-from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm.application.errors import OptionError

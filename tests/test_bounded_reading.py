@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cli import FLOAT_MODEL, INT8_MODEL, refusal
+from example_models import FLOAT_MODEL, INT8_MODEL
+from test_cli import refusal
 from test_evaluation import IMAGES, classifier
 
 import tflm

@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 import pytest
 from command_server import command_server
+from example_models import EXAMPLE, FLOAT_MODEL, INT8_MODEL
 
 import tflm
 from tflm.application.timing import FAR_APART, disagreement_line
 from tflm.cli import group, output
 from tflm.release import TFLM_COMMIT
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
-
-EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
-INT8_MODEL, FLOAT_MODEL = EXAMPLE / "hello_world_int8.tflite", EXAMPLE / "hello_world_float.tflite"
 
 Answer = subprocess.CompletedProcess[str]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import FLOAT_MODEL, INT8_MODEL, refusal, run
+from example_models import FLOAT_MODEL, INT8_MODEL
+from test_cli import refusal, run
 
 import tflm
 import tflm.cli

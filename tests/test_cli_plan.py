@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from image_graphs import shrinking_network
-from test_cli import INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 from test_planning import wide_graph
 
 import tflm

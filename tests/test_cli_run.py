@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from image_graphs import Images
-from test_cli import INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm.application.comparison import difference, first_beyond

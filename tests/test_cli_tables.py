@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from test_cli import INT8_MODEL, figures, refusal, run
+from example_models import INT8_MODEL
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm.arena_page import BLOCK_KINDS

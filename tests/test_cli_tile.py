@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 
 import pytest
+from example_models import INT8_MODEL
 from image_graphs import Images
-from test_cli import INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 from test_rewriting import network
 
 import tflm

@@ -12,8 +12,8 @@ from typing import Any
 import command_fuzz
 import fuzz
 import pytest
+from example_models import FLOAT_MODEL, INT8_MODEL
 from test_broken_models import NET
-from test_cli import FLOAT_MODEL, INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm

@@ -19,13 +19,13 @@ import numpy as np
 import outcomes
 import pytest
 from differential import assert_close, run
+from example_models import INT8_MODEL
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import Arrays
+from models import Arrays, layer
 from oracle import Oracle
 from relu_model import RELU_OF_RANGE, allocated, answer, relu_model
-from test_cli import INT8_MODEL
 from test_real_models import NAMES, recorded
 
 import tflm
@@ -37,7 +37,6 @@ from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
     ConcatenationOptions,
-    Conv2DOptions,
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
     Padding,
@@ -119,35 +118,6 @@ def test_compiled_kernels_give_what_numpy_kernels_give(operator: str, data: st.D
     outcomes.count(ran=True)
     for ours, theirs in zip(run_guarded(model, invocations, planner), expected, strict=True):
         assert_close(ours, theirs)
-
-
-def layer(operator: str, positions: int, width: int, channels: int, type: TensorType) -> tuple[bytes, list[Arrays]]:
-    """A convolution, or the matrix of a fully connected layer, whose output is the last tensor of its arena."""
-    rng = np.random.default_rng(positions * 100 + channels)
-    is_float = type == TensorType.FLOAT32
-    depth = {"FULLY_CONNECTED": 3, "CONV_2D": 2, "DEPTHWISE_CONV_2D": channels}[operator]
-    filters = {
-        "FULLY_CONNECTED": (channels, 3),
-        "CONV_2D": (channels, 1, 1, 2),
-        "DEPTHWISE_CONV_2D": (1, 1, 2, channels),
-    }
-    x_shape = (positions * width, 3) if operator == "FULLY_CONNECTED" else (1, positions, width, depth)
-    y_shape = (*x_shape[:-1], channels)
-    options: Any = {
-        "FULLY_CONNECTED": FullyConnectedOptions(),
-        "CONV_2D": Conv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1),
-        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1, depth_multiplier=1),
-    }[operator]
-    scale = None if is_float else tflm.quantized(0.5)
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", x_shape, type, scale)
-    weights = rng.integers(-9, 9, filters[operator]).astype(np.float32 if is_float else np.int8)
-    w = main.constant("weights", weights, None if is_float else tflm.quantized([0.25]))
-    y = main.tensor("y", y_shape, type, scale)
-    main.operator(BuiltinOperator[operator], [x, w], [y], options)
-    main.output(y)
-    return builder.build(), [[rng.integers(-99, 99, x_shape).astype(ELEMENT_TYPES[type].dtype)]]
 
 
 CHANNELS = [1, 2, 3, 5, 15, 16, 17, 31, 33, 47, 63, 65]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from checked_program import needs_compiler
-from test_cli import INT8_MODEL, run
+from example_models import INT8_MODEL
+from test_cli import run
 from test_export import STAND_INS
 from test_fit import MODEL, board
 from test_projects import CASES, TINY, machine, read_by_cmake

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
 from models import counter
 from oracle import Oracle
-from test_cli import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm

@@ -11,7 +11,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import documentation
 import pytest
-from test_cli import INT8_MODEL, figures
+from example_models import INT8_MODEL
+from test_cli import figures
 from test_web import PATIENCE_MS, RUNTIME, served
 
 from tflm.release import project_url

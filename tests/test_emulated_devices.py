@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from test_cli import FLOAT_MODEL, INT8_MODEL
+from example_models import FLOAT_MODEL, INT8_MODEL
 from test_device import model_with_state
 from test_emulated_projects import BUILT, built, named, tree
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import INT8_MODEL
+from example_models import INT8_MODEL
 
 import tflm
 from tflm.application.export import Firmware

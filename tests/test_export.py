@@ -10,9 +10,10 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from example_models import FLOAT_MODEL, INT8_MODEL
 from models import counter
 from oracle import INSTALLED
-from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm.application.export import identifier

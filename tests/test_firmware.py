@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cli import INT8_MODEL, figures, refusal, run
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm import libraries

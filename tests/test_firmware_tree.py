@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm

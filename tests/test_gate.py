@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from test_cli import FLOAT_MODEL, INT8_MODEL, run
+from example_models import FLOAT_MODEL, INT8_MODEL
+from test_cli import run
 from typer.testing import CliRunner
 
 import tflm

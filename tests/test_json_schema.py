@@ -17,10 +17,10 @@ import test_device
 import test_figures
 import test_firmware_tree
 import test_wake_word
+from example_models import FLOAT_MODEL, INT8_MODEL
 from image_graphs import Images, shrinking_network
 from recorded_reports import figures_of_document, require_recorded
 from test_boards import reversing
-from test_cli import FLOAT_MODEL, INT8_MODEL
 from test_compression import layers, sparse
 from typer.main import get_command
 from typer.testing import CliRunner

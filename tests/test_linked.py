@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_cli import INT8_MODEL, run
+from example_models import INT8_MODEL
+from test_cli import run
 
 from tflm.errors import FirmwareError
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, read_linked

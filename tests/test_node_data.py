@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import INT8_MODEL
+from example_models import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm

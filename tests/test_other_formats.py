@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_models import FLOAT_MODEL, INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
 from test_arena import corpus_models
-from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal
+from test_cli import figures, refusal
 
 import tflm
 from tflm.schema.c_array import MAX_ARRAYS

@@ -20,7 +20,8 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from test_cli import INT8_MODEL, run
+from example_models import INT8_MODEL
+from test_cli import run
 
 import tflm
 from tflm.application.output_files import OutputRules, Written, obsolete_files

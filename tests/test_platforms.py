@@ -28,7 +28,7 @@ pytest.importorskip("llvmlite", reason="needs the extra `fast`")
 import llvmlite.binding as llvm
 from differential import assert_close, run
 from llvmlite import ir
-from test_compiled import layer
+from models import layer
 
 from tflm.compiler import (
     cache,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import INT8_MODEL
+from example_models import INT8_MODEL
 from typer.testing import CliRunner
 
 from tflm.cli.app import app

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from test_cli import INT8_MODEL
+from example_models import INT8_MODEL
 from test_emulated_projects import called, library, named, tree  # noqa: F401  # a fixture
 
 import tflm

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from example_models import INT8_MODEL
 from image_graphs import shrinking_network
 from recorded_reports import figures_of_text, require_recorded
-from test_cli import INT8_MODEL, refusal, run
+from test_cli import refusal, run
 from test_export import STAND_INS, STRICT, compiler  # noqa: F401  # a fixture
 from test_fit import ARENA, M4, MODEL, board
 

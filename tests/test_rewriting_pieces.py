@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import assert_close, run
+from example_models import INT8_MODEL
 from image_graphs import Images
 from sampling import drawn
-from test_cli import INT8_MODEL
 
 import tflm
 from tflm.c.self_test import recorded_samples

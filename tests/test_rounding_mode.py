@@ -10,12 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from differential import run
-from models import Arrays
-from test_compiled import layer
+from models import Arrays, layer
 
 import tflm
 from tflm.compiler.calls import is_available
-from tflm.delegates import Compiled
 from tflm.schema import AddOptions, BuiltinOperator, DivOptions, TensorType
 
 FE_TONEAREST = 0
@@ -78,7 +76,7 @@ def model_of(operator: str) -> tuple[bytes, Arrays]:
 def test_results_and_the_mode_stay_as_they_are(operator: str) -> None:
     model, inputs = model_of(operator)
     ((expected,),) = run(model, [inputs], delegates=())
-    resolver, delegates = tflm.AllOpsResolver(), [Compiled()]
+    resolver, delegates = tflm.AllOpsResolver(), [tflm.delegates.Compiled()]
     interpreter = tflm.MicroInterpreter(tflm.Model(model), resolver, bytearray(1 << 16), delegates=delegates)
     interpreter.allocate_tensors()
     for place, values in enumerate(inputs):

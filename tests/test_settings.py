@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import test_json_schema
 import test_tensor_dump
-from test_cli import INT8_MODEL
+from example_models import INT8_MODEL
 from typer.main import get_command
 from typer.testing import CliRunner
 

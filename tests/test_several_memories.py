@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph, shrinking_network
 from recorded_reports import CHECKS, require_recorded
 from sampling import examples
-from test_cli import INT8_MODEL
 
 import tflm
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError

@@ -14,6 +14,7 @@ import outcomes
 import pytest
 from checked_program import CheckedProgram, needs_compiler
 from conftest import CORPUS
+from example_models import INT8_MODEL
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph
@@ -21,7 +22,7 @@ from models import INT8, Draw
 from oracle import Oracle
 from reference_kernels import ReferenceKernels
 from sampling import examples, some
-from test_cli import INT8_MODEL, run
+from test_cli import run
 from typer.testing import CliRunner
 
 import tflm

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import FLOAT_MODEL, INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import FLOAT_MODEL, INT8_MODEL
 from test_export import STAND_INS
 from typer.testing import CliRunner
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_compiled import layer
+from models import layer
 
 import tflm
 from tflm.compiler.calls import is_available

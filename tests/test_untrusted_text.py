@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cli import INT8_MODEL, figures, run
+from example_models import INT8_MODEL
+from test_cli import figures, run
 
 import tflm
 from tflm.application.export import Firmware, in_one_line, sources

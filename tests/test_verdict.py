@@ -8,8 +8,9 @@ from datetime import date
 from typing import Any
 
 import pytest
+from example_models import INT8_MODEL
 from image_graphs import shrinking_network
-from test_cli import INT8_MODEL, run
+from test_cli import run
 
 import tflm
 from tflm.boards import Board, boards, by_name, chips

@@ -29,11 +29,12 @@ import numpy as np
 import pytest
 import website
 from differential import assert_close
+from example_models import FLOAT_MODEL, INT8_MODEL
 from image_graphs import Images
 from image_network import image_network
 from session import Session, machines
 from test_arena import corpus_models
-from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
+from test_cli import figures, run
 from test_real_models import recorded
 
 import tflm
