@@ -65,6 +65,10 @@ READ_DECLARATIONS = (
 )
 """Tests of what functions do without being told, which run none of them."""
 
+COMPARE_FIGURES = ("tests/test_figures.py", "tests/test_recorded_programs.py")
+"""Files of tests that compare whole plans and programs with recorded ones, and see changes of anything that leads to
+them."""
+
 PATIENCE_SECONDS, PATIENCE_FACTOR = 45.0, 12.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
 
@@ -341,15 +345,15 @@ def selected(
     """The tests to run for a fault in a module that concerns functions, at most so many seconds of them, in turn.
 
     First come those that run such a function, then those that run others of the module: it may never be recorded. Half
-    of the time is for tests that are likely to be about the function: those in files that import the module before
-    those in other files, and those that run few functions before those that run many. Half is for the fastest.
+    of the time is for tests that are likely to see it: those of the importers, and those that compare figures, before
+    others, and those that run few functions before those that run many. Half is for the fastest.
     """
     direct = [test for test, entry in tests.items() if concerned & entry.functions]
     others = [test for test in _of_module(tests, path) if test not in set(direct)]
     near, breadth = set(importers), _breadth(tests, direct)
 
     def distance(test: str) -> tuple[bool, int]:
-        return test not in near, breadth[_cases(test)]
+        return test not in near and not test.startswith(COMPARE_FIGURES), breadth[_cases(test)]
 
     def duration(test: str) -> float:
         return tests[test].seconds
