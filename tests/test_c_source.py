@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import struct
 import subprocess
@@ -342,6 +343,72 @@ def test_parameters_tell_what_is_written() -> None:
 def test_what_c_lacks_is_refused_with_its_place() -> None:
     with pytest.raises(TranslationError, match=r"add_lists, line \d+: y\[0\] = sum"):
         translate([add_lists])
+
+
+REFUSED = {
+    "y[0] = x if count else 1": "x and 1 are not both numbers",
+    "y[0] = 1 if count else x": "1 and x are not both numbers",
+    "y[0] = x + 1": "only addresses have offsets",
+    "y[0] = 2 * x": "x is not a number",
+    "y[0] = -x": "x is not a number",
+    "y[0] = not x": "x is not a number",
+    "y[0] = count and x": "x is not a number",
+    "y[0] = count < x": "x is not a number",
+    "y[0] = abs(x)": "x is not a number",
+    "y[0] = min(count, x)": "x is not a number",
+    "y[x] = 1": "x is not a number",
+    "y[0] = count[0]": "count has no elements",
+    "count[0] = 1": "only elements of pointers can be assigned",
+    "x.size = 1": "only variables and elements can be assigned",
+    "y[0] = later; later = 1": "later is read before it is assigned",
+    "y[0] = missing": "missing is not defined",
+    "y[0] = [1]": "C has no [1]",
+    "y[0] = x[0:1]": "C has no 0:1",
+    "y[0] = count()": "count can't be called",
+    "y[0] = sum(x)": "sum can't be called",
+    "y[0] = twice(count, 1)": "twice takes the positional arguments a",
+    "y[0] = twice(a=count)": "twice takes the positional arguments a",
+    "y[0] = count ** 2": "operation Pow is not supported for integers",
+    "y[0] = count & 1.5": "operation BitAnd is not supported for floats",
+    "y[0] = count % 1.5": "operation Mod is not supported for floats",
+    "y[0] = move_bytes(count, x, 1)": "move_bytes takes addresses",
+    "y[0] = move_bytes(x, count, 1)": "move_bytes takes addresses",
+    "a, b = count, 1, 2": "the numbers of values and targets differ",
+    "a, b, c = both(count)": "the numbers of values and targets differ",
+    "a, y[0] = both(count)": "results of functions can only be assigned to variables",
+    "a, b = count": "only tuples can be unpacked",
+    "a = x; a = count": "have no type in common",
+    "a = twice": "twice cannot be stored in a C variable",
+    "return x": "have no type in common",
+    "for i in x: pass": "loops must use range(...)",
+    "for i in count(1): pass": "loops must use range(...)",
+    "with x: pass": "this statement cannot be translated to C",
+}
+"""Statements that have no meaning in C, or another one than in Python, and what is said of them."""
+
+REFUSED_KERNEL = """
+@kernel
+def refused_{0}(x: Int32s, y: Int32s, count: int) -> int:
+    {1}
+    return DONE
+"""
+
+
+def test_statements_without_a_meaning_in_c_are_refused(tmp_path: Path) -> None:
+    functions = "@inlined\ndef twice(a: int) -> int:\n    return 2 * a\n\n"
+    functions += "@inlined\ndef both(a: int) -> tuple[int, int]:\n    return a, a\n"
+    names = "from __future__ import annotations\nfrom tflm.compiler.language import DONE, Int32s, inlined, kernel\n"
+    names += "from tflm.compiler.intrinsics import move_bytes\n\n"
+    kernels = "".join(REFUSED_KERNEL.format(i, statement) for i, statement in enumerate(REFUSED))
+    path = tmp_path / "refused.py"
+    path.write_text(names + functions + kernels, encoding="utf-8")
+    module = runpy.run_path(str(path))
+    said = {}
+    for i, statement in enumerate(REFUSED):
+        with pytest.raises(TranslationError, match=rf"refused_{i}\b") as error:
+            translate([module[f"refused_{i}"]])
+        said[statement] = str(error.value)
+    assert {statement: said[statement] for statement in REFUSED if REFUSED[statement] not in said[statement]} == {}
 
 
 def test_variables_that_c_can_not_tell_apart_are_refused() -> None:

@@ -61,6 +61,15 @@ def parts() -> tflm.Model:
     return tflm.Model(builder.build())
 
 
+def striding() -> tflm.Model:
+    """Convolutions of which the first one strides: rows that are fed take more instructions in the least RAM."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, 24, 24, 3))
+    x = images.convolution(images.last, 8, strides=(2, 2))
+    images.main.output(images.convolution(images.convolution(x, 8), 8))
+    return tflm.Model(builder.build())
+
+
 def wide() -> tflm.Model:
     """Branches that all grow before the first of them shrinks."""
     builder = ModelBuilder()
@@ -76,6 +85,7 @@ MODELS: dict[str, Callable[[], tflm.Model]] = {
     "branches": lambda: branches(16),
     "shrinking": lambda: shrinking_network(32),
     "parts": parts,
+    "striding": striding,
     "wide": wide,
     "window": window,
     "dense": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_int8.tflite"),

@@ -35,7 +35,8 @@ NETWORKS = {
     **dict.fromkeys(("smallest", "fastest"), ("shrinking", "wide", "window", "dense")),
     "balanced": ("parts",),
     "CMSIS-NN": ("parts", "dense"),
-    **dict.fromkeys(("fed by the row", "fed by four rows"), ("shrinking",)),
+    "fed by the row": ("striding",),
+    "fed by four rows": ("shrinking",),
     "streamed by two frames": ("window",),
 }
 """The networks that are compiled with a choice."""
