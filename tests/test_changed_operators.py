@@ -26,7 +26,7 @@ from tflm.testing.operators import OPERATORS
 Setting = tuple[Any, str, Any]
 """What to set: an object, the name of a field, and a value."""
 
-CASES = 4
+CASES = 6
 """Models that are drawn of an operator; of the second and later ones, only quantization of other types is changed."""
 
 TYPES = (TensorType.INT8, TensorType.INT16, TensorType.FLOAT32)
@@ -132,9 +132,10 @@ def require_place(error: tflm.OperatorError, model: tflm.Model) -> None:
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_what_tflm_refuses_is_refused(oracle: Oracle, name: str) -> None:
     wrong: dict[str, str] = {}
-    seen: set[frozenset[TensorType]] = set()
+    seen: set[frozenset[tuple[TensorType, bool]]] = set()
     for data, invocations in drawn(name, CASES):
-        types = frozenset(tensor.type for tensor in tflm.Model(data).subgraphs[0].tensors or ())
+        tensors = tflm.Model(data).subgraphs[0].tensors or ()
+        types = frozenset((tensor.type, tensor.quantization is not None) for tensor in tensors)
         if types in seen:
             continue
         for change, model in changed(bytes(data), "quantization" if seen else None):
