@@ -23,7 +23,7 @@ from command_server import command_server
 from example_models import EXAMPLE, FLOAT_MODEL, INT8_MODEL
 
 import tflm
-from tflm.application.timing import FAR_APART, disagreement_line
+from tflm.application.timing import FAR_APART, OperatorTime, disagreement_line, timing_report
 from tflm.cli import group, output
 from tflm.release import TFLM_COMMIT
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
@@ -547,6 +547,9 @@ def test_a_profile_whose_rows_do_not_add_up_to_its_headline_says_so() -> None:
     assert "" not in (disagreement_line(100, 101 + close), disagreement_line(100, 99 - close))
     assert "add up to 25.0 us, 0.25 of it: the machine may have been busy" in disagreement_line(100, 25)
     assert "add up to 400.0 us, 4.00 of it: timing takes" in disagreement_line(100, 400)
+    operators = [OperatorTime(0, 0, "RELU", 1.0, 25.0, 0.1, 0), OperatorTime(1, 0, "RELU", 1.0, 75.0, 0.3, 0)]
+    assert timing_report(100, 3, operators).notes == [disagreement_line(100, 25)]
+    assert timing_report(25, 3, operators).notes == []
     report = figures("profile", INT8_MODEL, "--runs", 3)
     total = sum(operator["microseconds"] for operator in report["operators"])
     assert report["operators_microseconds"] == pytest.approx(total)

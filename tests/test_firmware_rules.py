@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +11,8 @@ import tflm
 from tflm.firmware import arena_causes, instructions, source_tree
 from tflm.firmware.arena_causes import Build, CommitRange, CommitRangeSearch, contained_in, joined
 from tflm.firmware.instructions import OperatorEstimate
-from tflm.libraries import by_name
-from tflm.releases import distributions, history
+from tflm.libraries import by_name, library_for
+from tflm.releases import TODAY, distributions, history
 from tflm.releases.release import version_of
 from tflm.runtime.allocator_structures import RecordedAllocation
 from tflm.schema import TensorType
@@ -106,6 +106,24 @@ def test_other_libraries_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena_causes, "count_resource_variables", lambda model: 0)
     assert list(arena_causes.variables_instead(model, build("esp32", "esp-nn", 5))) == []
     assert list(arena_causes.components_instead(model, build("cortex-m4", "cmsis-nn"))) == []
+
+
+@pytest.mark.parametrize("figure", [None, "head_bytes", "tail_bytes", "minimum_arena_bytes", "records"])
+def test_versions_are_alike_if_all_of_their_figures_are(figure: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    thought, model = build("cortex-m4", "cmsis-nn"), cast(tflm.Model, None)
+    libraries = (library_for(name, thought.target, TODAY) for name in arena_causes._versions(thought.target))
+    first, odd, *names = (library.name for library in libraries)
+
+    def measured(build: Build, model: tflm.Model) -> SimpleNamespace:
+        figures: dict[str, Any] = {"head_bytes": 1, "tail_bytes": 2, "minimum_arena_bytes": 3, "records": {"a": 4}}
+        if figure and build.kernels.name == odd:
+            figures[figure] = {"a": 5} if figure == "records" else 5
+        return SimpleNamespace(**figures)
+
+    monkeypatch.setattr(Build, "measured", measured)
+    found = arena_causes._versions_with_equal_figures(model, thought)
+    alike = [first, *names] if figure else [first, odd, *names]
+    assert found == {alike[-1]: alike[-2::-1]} | ({odd: []} if figure else {})
 
 
 def test_other_parts_have_other_extensions_or_another_family() -> None:

@@ -376,14 +376,19 @@ def strided_branches(*strides: int, frames: int = 20) -> tflm.Model:
     return tflm.Model(images.main.builder.build())
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_the_axis_is_chosen_that_saves_most_work(is_turned: bool) -> None:
+def test_the_axis_is_chosen_that_saves_most_work(is_turned: bool, causal: bool) -> None:
     shape, taps = (1, 5, 20, 2), (3, 4)
     images = Images(ModelBuilder().subgraph(), (1, 20, 5, 2) if is_turned else shape)
-    images.convolution(images.last, 3, taps[::-1] if is_turned else taps, padding=Padding.VALID)
+    padding = Padding.SAME if causal else Padding.VALID
+    images.convolution(images.last, 3, taps[::-1] if is_turned else taps, padding=padding)
     images.main.output(images.last)
     model = tflm.Model(images.main.builder.build())
-    chosen, each = tflm.stream(model), [tflm.stream(model, axis=axis).macs for axis in (1, 2)]
+    chosen, each = (
+        tflm.stream(model, causal=causal),
+        [tflm.stream(model, axis=axis, causal=causal).macs for axis in (1, 2)],
+    )
     assert chosen.axis == (1 if is_turned else 2)
     assert chosen.macs == min(each) < max(each)
 
