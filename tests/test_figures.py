@@ -114,7 +114,7 @@ def plans(name: str) -> Figures:
 
 
 def plans_in_memories(name: str) -> Figures:
-    """The cost of plans for a small fast memory and a large slow one, its lower bound, and a digest of the places."""
+    """Costs of plans for a small fast memory and a large slow one, with bound and rivals, and digests of the places."""
     whole = tflm.measure_arena(model(name), RESOLVER, **M4)
     found: Figures = {}
     for share in (0.4, 0.8):
@@ -122,7 +122,10 @@ def plans_in_memories(name: str) -> Figures:
         for aliases in ALIASES:
             plan: MemoriesPlan = tflm.plan(model(name), memories=memories, **aliases, **M4)
             places = repr([[*spot] for spot in plan.spots]).encode()
-            found[f"{share} {'+'.join(aliases)}"] = [plan.cost, plan.lower_bound, digest(places + plan.data)]
+            found[f"{share} {'+'.join(aliases)}"] = [
+                *(plan.cost, plan.lower_bound, plan.arena_bytes, *plan.rivals.values()),
+                digest(places + plan.data),
+            ]
     return found
 
 

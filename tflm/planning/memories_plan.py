@@ -337,7 +337,7 @@ class _Recorder(SeveralMemoriesPlanner):
 class MemoriesOptions:
     """The changes that a plan may make, see `tflm.plan`; `search` has the time limit, `allowed` the overlaps."""
 
-    search: LimitedSearch | None = None
+    search: LimitedSearch
     reorder: bool = False
     joins: bool = False
     overlap: bool = False
@@ -478,12 +478,12 @@ def plan_in_memories(
             if best is None or found.cost < best.cost:
                 best = found
             now = time.monotonic()
-            if options.search is not None and options.search.progress is not None:
+            if options.search.progress is not None:
                 stage = "weighted traffic"
                 options.search.progress(
                     SearchProgress(now - begin, effort, int(best.cost), int(best.lower_bound), stage)
                 )
-            limit = None if options.search is None else options.search.time_limit
+            limit = options.search.time_limit
             next_end = now + EFFORT_GROWTH * (now - round_begin)
             if best.proved_optimal or limit is None or next_end - begin > limit:
                 break
@@ -518,7 +518,7 @@ def _reordered(
     if not options.reorder:
         return
     head = Head(problem.model, problem.measured.buffers)
-    limit = None if options.search is None else options.search.time_limit
+    limit = options.search.time_limit
     seconds = None if limit is None else limit / 3
     order = smaller_order(problem.model, head.tensor_bytes(), head.scratch_bytes(), seconds)
     if order is not None:
