@@ -75,6 +75,14 @@ def figures_of_text(text: str) -> list[str]:
     return re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w.]*\w)", VOLATILE_TEXT.sub("", text))
 
 
+def layout_of_text(text: str) -> str:
+    """A digest of which lines are empty, and how far others are indented, but for numbers on the right."""
+    lines = VOLATILE_TEXT.sub("", text).splitlines()
+    indents = [None if re.match(r" *(-?\d|$)", line) else len(line) - len(line.lstrip()) for line in lines]
+    is_empty = [not line.strip() for line in lines]
+    return hashlib.sha256(repr([*zip(indents, is_empty)]).encode()).hexdigest()[:8]
+
+
 def sentences_of_text(text: str) -> list[str]:
     """The sentences and headings in a text, without numbers, versions and names of files."""
     lines = map(str.strip, text.splitlines())

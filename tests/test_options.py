@@ -14,7 +14,7 @@ import float_models
 import pytest
 import test_firmware_tree
 from command_fuzz import commands
-from recorded_reports import SENTENCES, figures_of_text, require_recorded, sentences_of_text
+from recorded_reports import SENTENCES, figures_of_text, layout_of_text, require_recorded, sentences_of_text
 from simulated_device import LossyLink, Mishap, SimulatedDevice
 from test_device import model_with_state
 from test_json_schema import FLOAT, INT8, folder
@@ -337,7 +337,8 @@ def require_recorded_ending(call: str, ending: Ending) -> None:
     if call.split()[0] not in OF_KERNELS:
         models = sorted(f"{name}:{zlib.crc32(data):x}" for name, data in ending.files if name.endswith(".tflite"))
         printed = figures_of_text(f"{ending.output}\n{ending.errors}")
-        require_recorded(call, [f"status={ending.status}", *printed, *models])
+        layout = f"layout={layout_of_text(ending.output)}"
+        require_recorded(call, [f"status={ending.status}", layout, *printed, *models])
     require_recorded(call, sentences_of_text(f"{ending.output}\n{ending.errors}"), SENTENCES, " | ")
 
 
