@@ -466,8 +466,8 @@ def total(pair: Pair) -> int:
 
 
 @kernel
-def difference(first: Pair, factor: int, second: Pair) -> int:
-    return factor * (total(first) - total(second))
+def difference(first: Pair, factor: float, second: Pair) -> int:
+    return int(factor * (total(first) - total(second)))
 
 
 @pytest.mark.usefixtures("_compiled_here")
@@ -475,7 +475,7 @@ def difference(first: Pair, factor: int, second: Pair) -> int:
 def test_a_kernel_is_a_function_with_and_without_a_compiler(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
     monkeypatch.setattr(calls, "is_available", lambda: is_there)
     first, second = Pair(np.array([1, 20, 300], np.int64), 3), Pair(np.array([4, 50], np.int64), 1)
-    assert calls.as_function(difference)(first=first, factor=2, second=second) == 2 * (321 - 4)
+    assert calls.as_function(difference)(first=first, factor=-2.5, second=second) == int(-2.5 * (321 - 4))
     assert len(files()) == is_there
 
 
