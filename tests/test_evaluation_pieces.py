@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import pickle
 import wave
 from collections.abc import Iterator
 from concurrent import futures
@@ -104,6 +105,23 @@ def test_a_part_of_arrays_has_the_values_labels_and_number_of_its_samples(
     assert [count for count, _ in whole.parts(0)] == [2, 2, 2, 1]
     monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", 1)
     assert [count for count, _ in whole.parts(4)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_part_has_the_same_samples_in_another_process(
+    is_mapped: bool, monkeypatch: pytest.MonkeyPatch, tensors: dict[int, list[TfLiteTensor]], tmp_path: Path
+) -> None:
+    """A part of a file is sent without its values."""
+    values, path = np.arange(14, dtype=np.float32).reshape(7, 2), tmp_path / "values.npy"
+    np.save(path, values)
+    monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", 3)
+    whole = Arrays((values,), np.arange(7) + 50, path=str(path) if is_mapped else None)
+    for begin, (_, part) in zip((1, 4), whole.parts(1)):
+        sent = pickle.dumps(part)
+        assert (part.inputs[0].tobytes() in sent) != is_mapped
+        for one in (part, pickle.loads(sent)):
+            found = [(each.name, each.label, each.steps[0][0].reshape(-1).tolist()) for each in one.samples(tensors[1])]
+            assert found == [(f"sample {i}", 50 + i, values[i].tolist()) for i in range(begin, begin + 3)]
 
 
 def test_a_thread_keeps_the_runner_of_the_job_that_it_works_on() -> None:
