@@ -417,6 +417,32 @@ def test_pixels_are_shares_of_255_or_integers(
     np.testing.assert_array_equal(found, expected.reshape(shape))
 
 
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [
+        ({"a": A, "b": B}, [A, B]),
+        ({"b": B, "a": A}, [A, B]),
+        ({"b": B, "y": A, "a": A}, [A, B]),
+        ({"b": B, "c": A}, [B, A]),  # not all of them are inputs: in their order
+        ({"c": B, "d": A}, [B, A]),
+        ({"labels": A, "c": B, "d": A}, [B, A]),
+        ({"in_0_1": A, "in_0_0": B}, [B, A]),
+        ({"a": A}, "has 1 arrays, but the model has 2 inputs"),
+        ({"c": A, "d": B, "e": A}, "has 3 arrays, but the model has 2 inputs"),
+    ],
+)
+def test_arrays_of_a_file_are_inputs_by_name_or_in_their_order(
+    arrays: dict[str, Any], expected: list[Any] | str, tensors: dict[int, list[TfLiteTensor]], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    if isinstance(expected, str):
+        with pytest.raises(DataError, match=expected):
+            read_inputs(tmp_path / "in.npz", tensors[2], {"a": 0, "b": 1})
+        return
+    (step,) = read_inputs(tmp_path / "in.npz", tensors[2], {"a": 0, "b": 1})
+    np.testing.assert_array_equal(step, np.reshape(expected, np.shape(step)))
+
+
 @pytest.mark.parametrize("shape", [(4, 3), (1, 4, 3, 1), (3, 4, 2), (1, 3, 4, 5), (2, 3, 4), (11,), (24,)])
 def test_a_picture_of_another_size_names_both(shape: tuple[int, ...], tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image").fromarray(np.zeros((3, 4), np.uint8)).save(tmp_path / "in.png")
