@@ -63,6 +63,7 @@ def test_a_version_has_the_names_that_its_library_gives_it(name: str, found: str
     ("name", "message"),
     [
         ("esp-nn@9.9", r"unknown version '9\.9' of ESP-NN; use one of 1\.0-beta, .*1\.2\.3"),
+        ("esp-nn@1.2.10", r"unknown version '1\.2\.10' of ESP-NN"),
         ("cmsis-nn@v3", r"unknown version 'v3' of CMSIS-NN; use one of .*v7\.0\.0"),
         ("reference@1", "has no versions; leave out '@1'"),
         ("esp@1.2.3", "unknown kernel library 'esp'; use one of reference, .*esp-nn"),
@@ -243,6 +244,7 @@ def test_a_defect_is_told_with_the_versions_that_have_it_and_the_one_that_mends_
         ("v7.0.0", ((5, 5, 8), (5, 5), (3, 3), "VALID"), set()),
         ("v7.0.0", ((5, 5, 8), (4, 4), (2, 2)), DIFFERS),
         ("v7.0.0", ((5, 5, 17), (4, 4), (2, 2)), set()),
+        ("v7.0.0", ((5, 5, 17), (5, 5), (3, 3)), DIFFERS),
     ],
 )
 def test_transposed_convolutions_with_uneven_padding_differ(version: str, shape: Any, found: set[Effect]) -> None:
