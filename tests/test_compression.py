@@ -395,7 +395,7 @@ def outcome(chosen: tuple[Candidate, ...], costs: Costs) -> tuple[int, int]:
 
 
 @given(problem=choices())
-@example(([Candidate(0, (0,), 100, 32, 0)], Costs(0, 0, [64, 96])))  # the tail does not grow
+@example(([Candidate(0, (0,), 100, 32, 0)], Costs(0, 0, [64, 96], 0)))  # the tail does not grow
 def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs]) -> None:
     """The choice is as good as the best of all subsets, for each kind of limit, also at the limits of subsets."""
     candidates, costs = problem

@@ -55,7 +55,7 @@ class Costs(NamedTuple):
     operator_file_bytes: int
     operator_tail_bytes: int
     live_bytes: Sequence[int]
-    decompression_memory: int = 0
+    decompression_memory: int
 
 
 class Option(NamedTuple):
