@@ -25,7 +25,7 @@ from tflm.evaluation.input_files import fitted
 from tflm.evaluation.metrics import ResultsFile, classification, difference
 from tflm.evaluation.pictures import _as_picture, worst_samples, write_confusion
 from tflm.evaluation.runner import Outcome, Runner
-from tflm.evaluation.samples import data_set
+from tflm.evaluation.samples import Sample, data_set
 from tflm.evaluation.signal import _pairs
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, ModelBuilder, Padding, SVDFOptions, TensorType
 
@@ -589,6 +589,34 @@ def test_signal_is_lost_where_integers_are_coarse() -> None:
     assert second.lost == 0
     (alone,) = {loss.decibels for loss in tflm.evaluate(model, values[1:], reference=reference).signal}
     assert alone == np.inf
+
+
+@pytest.mark.parametrize("failing", ["values", "model", "reference"])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_signal_is_that_of_samples_that_both_models_run(
+    failing: str, is_stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relu = BuiltinOperator.RELU
+    model, reference = (chain_of([relu, relu], ["a", "b"], [4, 4], scale) for scale in (1.0, None))
+    values = np.array([[1.25, 2.25, -3, 4], [7, 8.5, 9, 1], [1, 2.75, 3, -4], [9.5, 0.25, 4, 1]], np.float32)
+    wanted = [loss.decibels for loss in tflm.evaluate(model, values[[0, 2, 3]], reference=reference).signal]
+    values[1, 2] = np.nan if failing == "values" else 9
+    run = Runner.run
+
+    def refusing(self: Runner, sample: Sample, *others: Any) -> Outcome:
+        if sample.name == "sample 1" and (self.outputs[0].type == TensorType.INT8) == (failing == "model"):
+            return Outcome(sample.name, None, "fails", sample.label)
+        return run(self, sample, *others)
+
+    if failing != "values":
+        monkeypatch.setattr(Runner, "run", refusing)
+    given: Any = list(values) if is_stream else values
+    found = tflm.evaluate(model, given, reference=reference, on_bad="leave-out")
+    assert [loss.decibels for loss in found.signal] == wanted
+    if failing == "values":
+        assert found.left_out == ("sample 1: nan can't be quantized for 'x': no integer represents it",)
+        with pytest.raises(tflm.DataError, match="sample 1: nan can't be quantized"):
+            tflm.evaluate(model, given)
 
 
 def test_signal_is_lost_beside_the_least_that_any_tensor_before_had() -> None:

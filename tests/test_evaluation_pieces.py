@@ -7,7 +7,7 @@ import functools
 import itertools
 import pickle
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -415,6 +415,24 @@ def test_pixels_are_shares_of_255_or_integers(
     expected = rounded(np.float32(pixels) / np.float32(255), type) if real or type is TensorType.FLOAT32 else integers
     assert found.dtype == tensor.data.dtype
     np.testing.assert_array_equal(found, expected.reshape(shape))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("in.csv", lambda path, values: path.write_text("\n".join(map(str, values)))),
+        ("in.bin", lambda path, values: path.write_bytes(values.tobytes())),
+        ("in.npy", np.save),
+        ("in.npz", np.savez),
+    ],
+)
+def test_a_file_with_a_value_that_no_integer_represents_is_named(
+    name: str, write: Callable[[Path, Any], object], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    write(path, np.array([1, np.nan], np.float32))
+    with pytest.raises(DataError, match=rf"{name}.*: nan can't be quantized"):
+        read_inputs(path, [input_of(TensorType.INT8, 1, 2)], real=True)
 
 
 @pytest.mark.parametrize(

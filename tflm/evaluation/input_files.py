@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.bounded_reading import read_at_most, read_text, require_regular
-from tflm.errors import DataError
+from tflm.errors import DataError, TensorError
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import short_size
 
@@ -360,7 +360,7 @@ def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool | None) -> list[
     if not 0 < count <= MAX_STEPS:
         raise DataError(f"{stored.name}: has {count:,} samples; from 1 to {MAX_STEPS:,} are run at once")
     values = stored.read().reshape(count, *tensor.data.shape)
-    return [tensor.quantized(each) if real else fitted(each, tensor, stored.name) for each in values]
+    return [_quantized(each, tensor, stored.name) if real else fitted(each, tensor, stored.name) for each in values]
 
 
 def _one(stored: StoredArray, tensor: TfLiteTensor, real: bool | None) -> Array:
@@ -383,7 +383,7 @@ def _raw(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
         there = f"more than {size}" if len(raw) > path.stat().st_size else max(len(raw), path.stat().st_size)
         raise DataError(f"{path}: has {there} bytes; the input is {dtype} of shape {list(wanted.shape)}, {size} bytes")
     values = np.frombuffer(raw, dtype).reshape(wanted.shape)
-    return [tensor.quantized(values) if real else values]
+    return [_quantized(values, tensor, path) if real else values]
 
 
 def _picture(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
@@ -408,7 +408,7 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]
         raise DataError(f"{path}: is not a complete PNG or JPEG picture: {error}") from error
     dtype = tensor.data.dtype
     if real or dtype.kind == "f":
-        return [tensor.quantized(pixels.astype(np.float32) / np.float32(255))]
+        return [_quantized(pixels.astype(np.float32) / np.float32(255), tensor, path)]
     return [(pixels.astype(np.int16) - 128).astype(dtype) if dtype == np.int8 else pixels.astype(dtype)]
 
 
@@ -426,7 +426,7 @@ def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
 def _sound(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     samples, dtype = read_sound(path), tensor.data.dtype
     if real or dtype.kind == "f":
-        return [tensor.quantized(step) for step in _split(path, tensor, samples / 32768)]
+        return [_quantized(step, tensor, path) for step in _split(path, tensor, samples / 32768)]
     return [step.astype(dtype) for step in _split(path, tensor, samples >> 8 if dtype == np.int8 else samples)]
 
 
@@ -459,7 +459,7 @@ def _numbers(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]
     numbers: Array = np.array(values, np.float64)
     steps, dtype = _split(path, tensor, numbers), tensor.data.dtype
     if real is not False or dtype.kind == "f":
-        return [tensor.quantized(step) for step in steps]
+        return [_quantized(step, tensor, path) for step in steps]
     limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
     wrong = numbers[(numbers != np.trunc(numbers)) | (numbers < limits.min) | (numbers > limits.max)]
     if wrong.size:
@@ -587,12 +587,20 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     if values.dtype == wanted.dtype:
         return values
     if values.dtype.kind == "f":
-        return tensor.quantized(values)
+        return _quantized(values, tensor, name)
     if isinstance(tensor, ReferenceInput) and wanted.dtype.kind == "f" and tensor.units.dtype.kind in "iu":
         return tensor.real(_cast(values, tensor.units.dtype, tensor, name))
     if wanted.dtype.kind in "fc":
         raise DataError(f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give floats")
     return _cast(values, wanted.dtype, tensor, name)
+
+
+def _quantized(values: Array, tensor: TfLiteTensor, name: object) -> Array:
+    """Real values for an input, if it can hold them."""
+    try:
+        return tensor.quantized(values)
+    except TensorError as error:
+        raise DataError(f"{name}: {error}") from None
 
 
 def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) -> Array:

@@ -61,7 +61,7 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
         return []
     power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
     given = [np.zeros(2, np.float64) for _ in ours.inputs]
-    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, data)), count):
+    for sample, other in islice(_samples(ours, theirs, data), count):
         if ours.run(sample).outputs is None or theirs.run(other).outputs is None:
             continue
         for _, output, same in pairs:
@@ -79,11 +79,12 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
     return losses
 
 
-def _samples(runner: Runner, data: DataSet) -> Iterator[Sample]:
+def _samples(ours: Runner, theirs: Runner, data: DataSet) -> Iterator[tuple[Sample, Sample]]:
+    """The samples that both can take."""
     for _, part in data.parts(0):
-        for sample in part.samples(runner.inputs):
-            if not isinstance(sample, DataError):
-                yield sample
+        for sample, other in zip(part.samples(ours.inputs), part.samples(theirs.inputs)):
+            if not isinstance(sample, DataError) and not isinstance(other, DataError):
+                yield sample, other
 
 
 def _power(ours: TfLiteTensor, theirs: TfLiteTensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
