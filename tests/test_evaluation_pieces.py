@@ -22,7 +22,7 @@ from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.input_files import fitted, read_inputs
 from tflm.evaluation.metrics import classification, difference
-from tflm.evaluation.runner import Job, Runner, runner_of
+from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
 from tflm.evaluation.samples import Arrays, Listed, Sample, Stream
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema import BuiltinOperator, TensorType, quantized
@@ -116,7 +116,8 @@ def test_a_part_has_the_same_samples_in_another_process(
     np.save(path, values)
     monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", 3)
     whole = Arrays((values,), np.arange(7) + 50, path=str(path) if is_mapped else None)
-    for begin, (_, part) in zip((1, 4), whole.parts(1)):
+    parts: Any = whole.parts(1)
+    for begin, (_, part) in zip((1, 4), parts):
         sent = pickle.dumps(part)
         assert (part.inputs[0].tobytes() in sent) != is_mapped
         for one in (part, pickle.loads(sent)):
@@ -415,6 +416,38 @@ def test_pixels_are_shares_of_255_or_integers(
     expected = rounded(np.float32(pixels) / np.float32(255), type) if real or type is TensorType.FLOAT32 else integers
     assert found.dtype == tensor.data.dtype
     np.testing.assert_array_equal(found, expected.reshape(shape))
+
+
+RESET, LOST = tflm.DeviceReset("reset"), tflm.DeviceError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised", "reason"),
+    [
+        ([], None, ""),
+        ([RESET] * (TRIES - 1), None, ""),
+        ([RESET] * TRIES, RESET, ""),
+        ([RESET, LOST], LOST, ""),
+        ([tflm.OperatorError("index 9 is out of range")], None, "one: index 9 is out of range"),
+    ],
+)
+def test_a_sample_is_run_again_after_a_reset_and_an_evaluation_ends_with_its_device(
+    errors: list[tflm.TflmError], raised: tflm.TflmError | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, left = Runner(adding(1)), [*errors]
+    run_steps = runner._run_steps
+
+    def run_or_fail(sample: Sample, after_step: Callable[[], None] | None) -> None:
+        if left:
+            raise left.pop(0)
+        run_steps(sample, after_step)
+
+    monkeypatch.setattr(runner, "_run_steps", run_or_fail)
+    with contextlib.nullcontext() if raised is None else pytest.raises(type(raised), match=str(raised)):
+        outcome = runner.run(Sample("one", [[A.reshape(runner.inputs[0].data.shape)]], 7))
+        assert (outcome.name, outcome.reason, outcome.label) == ("one", reason, 7)
+        assert (outcome.outputs is None) == bool(reason)
+    assert left == []
 
 
 @pytest.mark.parametrize(
