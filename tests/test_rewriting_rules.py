@@ -25,8 +25,8 @@ from tflm.rewriting.fold import fold_pads_explicitly
 from tflm.rewriting.layouts import RULES, flipped, run_in
 from tflm.rewriting.resizing import with_main_subgraph
 from tflm.rewriting.tiled_model import shown
-from tflm.rewriting.transposes import peak_bytes
 from tflm.rewriting.verification import random_inputs, require_equal_answers, verified
+from tflm.schedule.stage_search import Liveness
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -109,7 +109,7 @@ def test_the_peak_is_the_most_that_is_alive_while_an_operator_runs(model: bytes)
         begin = {*graph.inputs} if now == 0 else set()
         alive = (written & later) | here | begin
         peaks.append(sum(-(-graph.tensor_bytes(t) // 16) * 16 for t in alive))
-    assert peak_bytes(graph) == max(peaks)
+    assert Liveness(graph).peak() == max(peaks)
 
 
 def test_a_single_element_has_no_layout() -> None:
@@ -143,7 +143,7 @@ def test_an_output_is_alive_to_the_end() -> None:
     early = graph.operator(BuiltinOperator.RELU, [graph.last], (1, 64))
     last = graph.pad(graph.operator(BuiltinOperator.TANH, [early], (1, 64)), [(0, 0), (0, 936)])
     for outputs, peak in (([last], 64 + 1008), ([early, last], 64 + 64 + 1008)):
-        assert peak_bytes(Graph(tflm.Model(with_outputs(graph, outputs)))) == peak
+        assert Liveness(Graph(tflm.Model(with_outputs(graph, outputs)))).peak() == peak
 
 
 def with_outputs(graph: Leftovers, outputs: list[int]) -> bytes:

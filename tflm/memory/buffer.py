@@ -114,10 +114,14 @@ def plan_bytes(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     return max((offset + buffer.size for offset, buffer in zip(offsets, buffers)), default=0)
 
 
-def lower_bound_bytes(buffers: Iterable[Buffer]) -> int:
-    """The largest sum of the sizes of buffers that are alive at the same step: no plan can be smaller."""
+def lower_bound_bytes(buffers: Iterable[Iterable[int]]) -> int:
+    """The largest sum of the sizes of buffers that are alive at the same step: no plan can be smaller.
+
+    Args:
+        buffers: the buffers, or the size, first use and last use of each.
+    """
     changes: dict[int, int] = {}
-    for size, first, last, _ in buffers:
+    for size, first, last, *_ in buffers:
         changes[first] = changes.get(first, 0) + size
         changes[last + 1] = changes.get(last + 1, 0) - size
     return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)

@@ -18,7 +18,7 @@ from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.overlap import FAR, OperatorFacts
 from tflm.libraries.kernel_library import AllowedOverlap
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.memory.buffer import Buffer
+from tflm.memory.buffer import Buffer, lower_bound_bytes
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, called_subgraphs
@@ -192,13 +192,8 @@ class Views:
 
 def peak_alive(bodies: Sequence[Body]) -> int:
     """Maximum bytes that are needed at one step, each piece as large as it is."""
-    changes: dict[int, int] = {}
-    for body in bodies:
-        for begin, end, first, last in body.pieces:
-            changes[first] = changes.get(first, 0) + end - begin
-            changes[last + 1] = changes.get(last + 1, 0) + begin - end
-    needed = itertools.accumulate(changes[step] for step in sorted(changes))
-    return align_up(max(needed, default=0), ARENA_ALIGNMENT)
+    pieces = ((end - begin, first, last) for body in bodies for begin, end, first, last in body.pieces)
+    return align_up(lower_bound_bytes(pieces), ARENA_ALIGNMENT)
 
 
 def _lifetime(buffer: Buffer) -> tuple[int, int]:

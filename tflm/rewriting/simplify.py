@@ -9,7 +9,8 @@ from tflm.graph import Graph
 from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators, moves_nothing
 from tflm.rewriting.fold import fold_pads
 from tflm.rewriting.identities import drop_identities, merge_constants
-from tflm.rewriting.transposes import move_transposes, peak_bytes, reshape_instead
+from tflm.rewriting.transposes import move_transposes, reshape_instead
+from tflm.schedule.stage_search import Liveness
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
@@ -75,7 +76,7 @@ def simplified(graph: Graph, fold: Callable[[Graph], int] = fold_pads) -> dict[s
 
 def _run(graph: Graph, run: Callable[[Graph], int]) -> int:
     """Run a pass; returns the number of its changes."""
-    before, operators, peak = graph.operators, len(graph.operators), peak_bytes(graph)
+    before, operators, peak = graph.operators, len(graph.operators), Liveness(graph).peak()
     graph.operators = list(before)
     count = run(graph)
     if not count:
@@ -83,7 +84,7 @@ def _run(graph: Graph, run: Callable[[Graph], int]) -> int:
         return 0
     after = list(graph.operators)
     drop_unread_operators(graph)
-    larger = len(graph.operators) > operators or peak_bytes(graph) > peak
+    larger = len(graph.operators) > operators or Liveness(graph).peak() > peak
     graph.operators = before if larger else after
     return 0 if larger else count
 

@@ -26,14 +26,12 @@ from tflm.rewriting.cleanup import (
     transposed,
 )
 from tflm.rewriting.layouts import Change, flipped, run_in
+from tflm.schedule.stage_search import Liveness
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, TransposeOptions
 from tflm.schema.tables import Operator
 from tflm.schema.version_rules import Signature
 from tflm.versioning import needed_version
-
-ALIGNMENT = 16
-"""Alignment of tensors in the arena."""
 
 MAX_SHRUNK = 8
 """Size of the largest region whose parts, with single operators removed, are tried too."""
@@ -154,11 +152,11 @@ def _grown(graph: Graph, tensor: int, order: Order) -> Region:
 
 def _try(graph: Graph, region: Region | None) -> bool:
     """Run a region on transposed tensors, or without one only merge and clean up; undo it if it does not pay off."""
-    operators, cost, peak = graph.operators, _cost(graph), peak_bytes(graph)
+    operators, cost, peak = graph.operators, _cost(graph), Liveness(graph).peak()
     graph.operators = list(operators)
     if region is None or _run_in_other_order(graph, region):
         _merge(graph)
-        if _cost(graph) < cost and peak_bytes(graph) <= peak:
+        if _cost(graph) < cost and Liveness(graph).peak() <= peak:
             return True
     graph.operators = operators
     return False
@@ -224,23 +222,3 @@ def _transpose(graph: Graph, source: int, output: int, order: Order) -> Operator
 def _cost(graph: Graph) -> Cost:
     moved = [graph.tensor_bytes((operator.outputs or ())[0]) for operator in _transposes(graph)]
     return Cost(len(graph.operators), sum(moved))
-
-
-def peak_bytes(graph: Graph) -> int:
-    """The memory peak: the most bytes of tensors alive while one operator runs."""
-    begin = dict.fromkeys(graph.inputs, 0)
-    end = {tensor: len(graph.operators) for tensor in graph.outputs}
-    for index, operator in enumerate(graph.operators):
-        for tensor in operator.outputs or ():
-            begin.setdefault(tensor, index)
-            end.setdefault(tensor, index)
-    for index, operator in enumerate(graph.operators):
-        for tensor in operator.inputs or ():
-            if tensor in begin and tensor not in graph.outputs:
-                end[tensor] = index
-    change = [0] * (len(graph.operators) + 2)
-    for tensor, first in begin.items():
-        size = -(-graph.tensor_bytes(tensor) // ALIGNMENT) * ALIGNMENT
-        change[first] += size
-        change[end.get(tensor, first) + 1] -= size
-    return int(np.cumsum(change, dtype=np.int64).max())

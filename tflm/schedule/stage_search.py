@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from tflm.graph import Graph
 from tflm.kernels import OPAQUE, REGISTRATIONS, Node
 from tflm.memory import ARENA_ALIGNMENT
+from tflm.memory.buffer import lower_bound_bytes
 from tflm.memory.lifetimes import LifetimeBuilder, ScratchBufferRequest
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.model import Model
@@ -76,6 +77,10 @@ class Liveness:
     def at(self, index: int) -> int:
         """Return the bytes that are needed while an operator runs."""
         return sum(self.size[t] for t, (first, last) in self._life.items() if first <= index <= last)
+
+    def peak(self) -> int:
+        """Return the most bytes that are needed at once: by an operator, or by the caller before or after all."""
+        return lower_bound_bytes((self.size[t], max(first, 0), max(last, 0)) for t, (first, last) in self._life.items())
 
     def across(self, first: int, end: int) -> int:
         """Return the size of tensors that are computed before some operators and needed after them."""
