@@ -30,8 +30,6 @@ from tflm.schedule.stage_search import Liveness
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, TransposeOptions
 from tflm.schema.tables import Operator
-from tflm.schema.version_rules import Signature
-from tflm.versioning import needed_version
 
 MAX_SHRUNK = 8
 """Size of the largest region whose parts, with single operators removed, are tried too."""
@@ -214,9 +212,7 @@ def _can_be_transposed(graph: Graph, tensor: int) -> bool:
 
 def _transpose(graph: Graph, source: int, output: int, order: Order) -> Operator:
     by = graph.add_constant("order", np.array(order, np.int32))
-    tables = [graph.tensors[tensor] for tensor in (source, by, output)]
-    version = needed_version(Signature(BuiltinOperator.TRANSPOSE, tuple(tables[:2]), tuple(tables[2:]), None))
-    return graph.make_operator(BuiltinOperator.TRANSPOSE, version, [source, by], [output], TransposeOptions())
+    return graph.new_operator(BuiltinOperator.TRANSPOSE, [source, by], [output], TransposeOptions())
 
 
 def _cost(graph: Graph) -> Cost:
