@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+import time
 import zlib
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -152,7 +153,11 @@ class Status(IntEnum):
 
 
 class Transport(Protocol):
-    """A stream of bytes to a device and back, with a clock."""
+    """A stream of bytes to a device and back, with a clock.
+
+    Attributes:
+        name: for errors.
+    """
 
     name: str
 
@@ -171,10 +176,11 @@ class Transport(Protocol):
         """
 
     def close(self) -> None:
-        """Close the wire."""
+        """Close the wire, and end a program at its other side."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
+        return time.monotonic()
 
 
 class Answer(NamedTuple):

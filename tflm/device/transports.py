@@ -9,7 +9,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from typing import Any, NamedTuple
 
 from tflm.device.session import Transport
@@ -20,26 +19,7 @@ BAUD = 115200
 CHUNK = 4096
 
 
-class _Clock:
-    """Base class of all wires.
-
-    Attributes:
-        name: name for errors.
-    """
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def now(self) -> float:
-        """Seconds on a clock that never goes back."""
-        return time.monotonic()
-
-    def cut(self, error: object) -> DeviceReset:
-        """The error of a wire that is cut."""
-        return DeviceReset(f"{self.name}: the connection is lost: {error}; check the cable, and connect again")
-
-
-class FileWire(_Clock):
+class FileWire(Transport):
     """A wire of one or two file descriptors: a terminal, a socket, or pipes of a program.
 
     Args:
@@ -49,39 +29,40 @@ class FileWire(_Clock):
     """
 
     def __init__(self, name: str, source: int, target: int, owner: Any = None):
-        super().__init__(name)
-        self._source, self._target, self._owner = source, target, owner
+        self.name, self._source, self._target, self._owner = name, source, target, owner
 
     def read(self, seconds: float) -> bytes:
-        """The bytes that have come; see `Transport`."""
         try:
             if not select.select([self._source], [], [], seconds)[0]:
                 return b""
             data = os.read(self._source, CHUNK)
         except (OSError, ValueError) as error:
-            raise self.cut(error) from None
+            raise _cut(self.name, error) from None
         if not data:
-            raise self.cut("the other side closed it")
+            raise _cut(self.name, "the other side closed it")
         return data
 
     def write(self, data: bytes) -> None:
-        """Send bytes; see `Transport`."""
         try:
             while data:
                 if not select.select([], [self._target], [], WRITE_SECONDS)[1]:
                     return  # the other side reads nothing: the request will not be answered
                 data = data[os.write(self._target, data) :]
         except (OSError, ValueError) as error:
-            raise self.cut(error) from None
+            raise _cut(self.name, error) from None
 
     def close(self) -> None:
-        """Close the wire, and end the program at its other side."""
         if self._owner is not None:
             self._owner.close()
 
 
 WRITE_SECONDS = 1.0
 """How long a write waits for room."""
+
+
+def _cut(name: str, error: object) -> DeviceReset:
+    """The error of a wire that is cut."""
+    return DeviceReset(f"{name}: the connection is lost: {error}; check the cable, and connect again")
 
 
 class _Program:
@@ -106,32 +87,28 @@ class _Program:
             self.process.wait()
 
 
-class SerialWire(_Clock):
+class SerialWire(Transport):
     """A serial port, by pyserial or something with its methods `read`, `write`, `close` and its `timeout`."""
 
     def __init__(self, name: str, port: Any):
-        super().__init__(name)
-        self._port = port
+        self.name, self._port = name, port
 
     def read(self, seconds: float) -> bytes:
-        """The bytes that have come; see `Transport`."""
         try:
             self._port.timeout = seconds
             first = bytes(self._port.read(1))
             return first + bytes(self._port.read(self._port.in_waiting)) if first else b""
         except (OSError, TypeError) as error:  # pyserial raises TypeError for a port that was closed meanwhile
-            raise self.cut(error) from None
+            raise _cut(self.name, error) from None
 
     def write(self, data: bytes) -> None:
-        """Send bytes; see `Transport`."""
         try:
             self._port.write(data)
         except OSError as error:
             if "timeout" not in str(error).lower():
-                raise self.cut(error) from None
+                raise _cut(self.name, error) from None
 
     def close(self) -> None:
-        """Close the port."""
         self._port.close()
 
 
