@@ -326,19 +326,15 @@ def call(folder: Path) -> Iterator[Call]:
 OF_THIS_MACHINE = {"doctor", "profile", "warm"}
 """Commands of which nothing is recorded: what they say is of this machine."""
 
-OF_KERNELS = {"compile", "export"}
-"""Commands whose figures are not recorded: they are of kernels that get smaller and faster."""
-
 
 def require_recorded_ending(call: str, ending: Ending) -> None:
     """Compare the status, the numbers, the models and the sentences of a call with what was recorded."""
     if call.split()[0] in OF_THIS_MACHINE:
         return
-    if call.split()[0] not in OF_KERNELS:
-        models = sorted(f"{name}:{zlib.crc32(data):x}" for name, data in ending.files if name.endswith(".tflite"))
-        printed = figures_of_text(f"{ending.output}\n{ending.errors}")
-        layout = f"layout={layout_of_text(ending.output)}"
-        require_recorded(call, [f"status={ending.status}", layout, *printed, *models])
+    models = sorted(f"{name}:{zlib.crc32(data):x}" for name, data in ending.files if name.endswith(".tflite"))
+    printed = figures_of_text(f"{ending.output}\n{ending.errors}")
+    layout = f"layout={layout_of_text(ending.output)}"
+    require_recorded(call, [f"status={ending.status}", layout, *printed, *models])
     require_recorded(call, sentences_of_text(f"{ending.output}\n{ending.errors}"), SENTENCES, " | ")
 
 
