@@ -22,6 +22,7 @@ from tflm.schema import (
     DepthwiseConv2DOptions,
     ModelBuilder,
     Padding,
+    TensorType,
     TransposeConvOptions,
     quantized,
 )
@@ -135,6 +136,14 @@ def test_sizes_of_every_version_of_cmsis_nn(corpus: Path) -> None:
 # --- Defects, on both sides of their conditions ------------------------------------------------------------------
 
 
+WEIGHTS: dict[TensorType, Any] = {
+    INT8: (np.int8, np.int32),
+    TensorType.INT16: (np.int8, np.int64),
+    TensorType.FLOAT32: (np.float32, np.float32),
+}
+"""Types of weights and bias, by that of the input."""
+
+
 def convolution(
     operator: str,
     image: tuple[int, int, int],
@@ -145,16 +154,18 @@ def convolution(
     zero_point: int = 3,
     dilation: int = 1,
     multiplier: int = 1,
+    type: TensorType = INT8,
 ) -> tflm.Model:
-    """A CONV_2D, DEPTHWISE_CONV_2D or TRANSPOSE_CONV of int8 over rows, columns and channels."""
+    """A CONV_2D, DEPTHWISE_CONV_2D or TRANSPOSE_CONV over rows, columns and channels."""
     builder = ModelBuilder()
     main = builder.subgraph()
     code, depth = BuiltinOperator[operator], image[2]
     options: Any = {"padding": Padding[padding], "stride_h": strides[0], "stride_w": strides[1]}
     channels = channels or depth * multiplier
     filter = (1, *taps, channels) if operator == "DEPTHWISE_CONV_2D" else (channels, *taps, depth)
-    x = main.input("x", (1, *image), INT8, quantized(0.5, zero_point))
-    f = main.constant("f", np.ones(filter, np.int8), quantized(0.5))
+    weight_type, bias_type = WEIGHTS[type]
+    x = main.input("x", (1, *image), type, quantized(0.5, zero_point if type == INT8 else 0))
+    f = main.constant("f", np.ones(filter, weight_type), quantized(0.5))
     spans = [(size, (tap - 1) * dilation + 1, stride) for size, tap, stride in zip(image, taps, strides)]
     if operator == "TRANSPOSE_CONV":
         places = [size * stride if padding == "SAME" else (size - 1) * stride + tap for size, tap, stride in spans]
@@ -162,11 +173,11 @@ def convolution(
         made: Any = TransposeConvOptions(**options)
     else:
         places = [-(-(size if padding == "SAME" else size - span + 1) // stride) for size, span, stride in spans]
-        operands = [x, f, main.constant("b", np.zeros(channels, np.int32), quantized(0.25))]
+        operands = [x, f, main.constant("b", np.zeros(channels, bias_type), quantized(0.25))]
         options |= {"dilation_h_factor": dilation, "dilation_w_factor": dilation}
         is_plain = operator == "CONV_2D"
         made = Conv2DOptions(**options) if is_plain else DepthwiseConv2DOptions(depth_multiplier=multiplier, **options)
-    y = main.tensor("y", (1, *places, channels), INT8, quantized(0.5))
+    y = main.tensor("y", (1, *places, channels), type, quantized(0.5))
     main.operator(code, operands, [y], made)
     main.output(y)
     return tflm.Model(builder.build())
@@ -224,6 +235,8 @@ BREAKS, DIFFERS = {Effect.BREAKS}, {Effect.DIFFERS}
 def test_defects_of_esp_nn_are_found_where_they_apply(version: str, shape: Any, found: set[Effect]) -> None:
     assert effects(convolution(*shape), f"esp-nn@{version}", "esp32s3") == found
     assert effects(convolution(*shape), f"esp-nn@{version}", "esp32") == set()
+    for type in WEIGHTS.keys() - {INT8}:
+        assert effects(convolution(*shape, type=type), f"esp-nn@{version}", "esp32s3") == set()
 
 
 def test_a_defect_is_told_with_the_versions_that_have_it_and_the_one_that_mends_it() -> None:
@@ -248,4 +261,7 @@ def test_a_defect_is_told_with_the_versions_that_have_it_and_the_one_that_mends_
     ],
 )
 def test_transposed_convolutions_with_uneven_padding_differ(version: str, shape: Any, found: set[Effect]) -> None:
-    assert effects(convolution("TRANSPOSE_CONV", *shape), f"cmsis-nn@{version}", "cortex-m4") == found
+    made = {type: convolution("TRANSPOSE_CONV", *shape, type=type) for type in WEIGHTS}
+    assert effects(made.pop(INT8), f"cmsis-nn@{version}", "cortex-m4") == found
+    for model in made.values():
+        assert not DIFFERS & effects(model, f"cmsis-nn@{version}", "cortex-m4")
