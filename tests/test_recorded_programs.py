@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +48,33 @@ NETWORKS = {
 }
 """The networks that are compiled with a choice."""
 
-OF_OPERATORS = ("smallest", "fastest", "balanced", "CMSIS-NN")
+OF_OPERATORS = ("smallest", "fastest", "balanced")
 """The choices that operators are compiled with: every second operator, with one of these."""
+
+CALLING = (
+    *("ADD-INT16", "MUL-INT8", "SOFTMAX-INT8-INT16", "AVERAGE_POOL_2D-INT8", "MAX_POOL_2D-INT16", "CONV_2D-INT8"),
+    *("DEPTHWISE_CONV_2D-INT16", "FULLY_CONNECTED-INT8", "FULLY_CONNECTED-INT16", "SVDF-INT8-INT16"),
+    *("UNIDIRECTIONAL_SEQUENCE_LSTM-INT8", "UNIDIRECTIONAL_SEQUENCE_LSTM-INT16"),
+)
+"""Operators that call functions of CMSIS-NN."""
 
 ORIGIN = re.compile(r"^/\*.*?\*/\n", re.DOTALL)
 NUMBERS = re.compile(r"^[-+.,\sxinfe0-9]+$", re.MULTILINE)
 """Lines of tables, whose last bits follow from the mathematical functions of the machine."""
 
 
+def operators_of(choice: str) -> Sequence[str]:
+    """The operators to compile with a choice, by name."""
+    if choice not in OF_OPERATORS:
+        return CALLING if choice == "CMSIS-NN" else ()
+    place = OF_OPERATORS.index(choice)
+    return one_type_each(LARGE, place)[place :: 2 * len(OF_OPERATORS)]
+
+
 def of_choice(choice: str) -> dict[str, tflm.Model]:
     """The models to compile with a choice, by name."""
-    networks = {name: model(name) for name in NETWORKS[choice]}
-    if choice not in OF_OPERATORS:
-        return networks
-    place = OF_OPERATORS.index(choice)
-    operators = one_type_each(LARGE, place)[place :: 2 * len(OF_OPERATORS)]
-    return networks | {name: tflm.Model(LARGE[name]()[0]) for name in operators}
+    operators = {name: tflm.Model(LARGE[name]()[0]) for name in operators_of(choice)}
+    return {name: model(name) for name in NETWORKS[choice]} | operators
 
 
 def program(model: tflm.Model, options: dict[str, Any]) -> list[Any]:
