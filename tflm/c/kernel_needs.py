@@ -24,7 +24,7 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap
 from tflm.schedule import bands
-from tflm.schedule.calls import CallNeeds, ShapedCall
+from tflm.schedule.calls import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.rows import Rows
 
 IN_ORDER = tuple(
@@ -53,7 +53,7 @@ SMALL = SmallKernel.__module__.rpartition(".")[0]
 """Package of the kernels for small processors."""
 
 
-class BoundKernels:
+class BoundKernels(Kernels):
     """The kernels that a model's operators are bound to.
 
     Args:
@@ -71,7 +71,6 @@ class BoundKernels:
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """Return the needs of a call."""
         place, facts = (call.subgraph, call.operator), call.facts
         operator, arrays = self._operators[place], self._scratch
         small = small_kernel(operator)
@@ -104,22 +103,18 @@ class BoundKernels:
         return partial(small.overlap_backwards, call.facts, call.windows)
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
         return self._operators[0, operator].lean is not None
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return rows_read(self._bound, self._operators[0, operator])
 
     def totals_bytes(self, operator: int) -> int:
-        """Return the size of the totals of an operator that can combine rows in several calls; 0 for others."""
         bound = self._operators[0, operator]
         is_own = self._accumulates and not any(bound.library_calls())
         totals = accumulation.totals_of(bound.node) if is_own else None
         return 0 if totals is None else totals.nbytes
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         bound = self._operators[0, operator]
         small = small_kernel(bound)
         if any(bound.library_calls()) or bound.node.operator in BY_ROWS:

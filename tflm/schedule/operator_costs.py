@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Union
 
 import numpy as np
 
@@ -117,16 +117,6 @@ TOO_LARGE = sys.maxsize
 """Objective of a model whose tail exceeds its memory; worse than any other."""
 
 
-class Objective(Protocol):
-    """The size in bytes that a search minimizes."""
-
-    def measured(self, model: Model) -> int:
-        """The objective of a complete model, in bytes."""
-
-    def expected(self, head_bytes: int, tail_bytes: int) -> int:
-        """The objective from estimates of head and tail, in bytes."""
-
-
 @dataclass(frozen=True)
 class OneArena:
     """The smallest arena for head and tail together.
@@ -167,3 +157,7 @@ class HeadArena:
         """The objective from estimates of head and tail, in bytes."""
         fits = self.tail_ram is None or tail_bytes <= self.tail_ram
         return head_bytes if fits else TOO_LARGE
+
+
+Objective = Union[OneArena, HeadArena]
+"""The size in bytes that a search minimizes."""

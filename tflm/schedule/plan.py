@@ -61,7 +61,7 @@ def _variable(graph: Graph, handle: int) -> tuple[str, str] | None:
     return None if maker is None else variable_of(graph.operators[maker])
 
 
-class Reordered:
+class Reordered(Kernels):
     """The kernels of a model with reordered operators.
 
     Args:
@@ -73,23 +73,18 @@ class Reordered:
         self._kernels, self._order = kernels, order
 
     def needs(self, call: ShapedCall) -> CallNeeds:
-        """Return the memory needs of a call."""
         return self._kernels.needs(call._replace(operator=self._order[call.operator]) if not call.subgraph else call)
 
     def has_lean(self, operator: int) -> bool:
-        """Whether an operator of the first subgraph has slower kernels that use less RAM."""
         return self._kernels.has_lean(self._order[operator])
 
     def rows_copied(self, operator: int) -> Sequence[Rows] | None:
-        """Return the input rows that each output row is copied from; None if the operator does more than copy."""
         return self._kernels.rows_copied(self._order[operator])
 
     def totals_bytes(self, operator: int) -> int:
-        """Return the size of the totals of an operator that can combine rows in several calls; 0 for others."""
         return self._kernels.totals_bytes(self._order[operator])
 
     def takes_rows(self, operator: int) -> bool:
-        """Whether the kernel of an operator of the first subgraph can compute a few rows of its output."""
         return self._kernels.takes_rows(self._order[operator])
 
     def original(self, plan: Plan) -> Plan:
