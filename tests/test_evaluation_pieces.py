@@ -23,7 +23,7 @@ from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.input_files import fitted, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
-from tflm.evaluation.samples import Arrays, Listed, Sample, Stream
+from tflm.evaluation.samples import Arrays, Sample, Stream
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema import BuiltinOperator, TensorType, quantized
 
@@ -64,7 +64,7 @@ A, B = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
 def test_an_item_is_an_array_for_each_input_and_a_pair_has_a_label(
     item: Any, arrays: list[np.ndarray], label: int | None, tensors: dict[int, list[TfLiteTensor]]
 ) -> None:
-    (sample,) = Listed((item,), 4).samples(tensors[len(arrays)])
+    (sample,) = Stream((item,), first=4).samples(tensors[len(arrays)])
     assert isinstance(sample, Sample)
     assert (sample.name, sample.label) == ("sample 4", label)
     (step,) = sample.steps
@@ -72,7 +72,7 @@ def test_an_item_is_an_array_for_each_input_and_a_pair_has_a_label(
 
 
 def test_an_item_that_does_not_fit_is_named_and_the_next_ones_are_there(tensors: dict[int, list[TfLiteTensor]]) -> None:
-    found = list(Listed(([A, B], A, A[:1], A), 10).samples(tensors[1]))
+    found = list(Stream(([A, B], A, A[:1], A), first=10).samples(tensors[1]))
     assert [isinstance(each, DataError) for each in found] == [True, False, True, False]
     assert str(found[0]).startswith("sample 10: has 2 arrays")
     assert "sample 12" in str(found[2])

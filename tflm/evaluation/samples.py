@@ -182,11 +182,25 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """Samples in memory, such as those of an iterable."""
+class Stream:
+    """An iterable of samples, numbered from `first` on; a part has a tuple of them."""
 
-    items: tuple[Any, ...]
+    items: Iterable[Any]
+    classes: tuple[str, ...] = ()
     first: int = 0
+
+    @property
+    def count(self) -> int | None:
+        """Number of samples; None if the iterable has no length."""
+        return len(self.items) if isinstance(self.items, Sized) else None
+
+    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
+        """A number of items at a time; those before `start` are skipped."""
+        items = iter(self.items)
+        next(islice(items, start, start), None)
+        while part := tuple(islice(items, 64)):
+            yield len(part), replace(self, items=part, first=start)
+            start += len(part)
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
         """Each item: an array, or a sequence with one array per input; or a pair of that and a label."""
@@ -201,28 +215,6 @@ class Listed:
                 yield Sample(name, fitted_clip(arrays, tensors, name), label)
             except DataError as error:
                 yield error
-
-
-@dataclass(frozen=True)
-class Stream:
-    """An iterable of samples; see `Listed`."""
-
-    items: Iterable[Any]
-    classes: tuple[str, ...] = ()
-
-    @property
-    def count(self) -> int | None:
-        """Number of samples; None if the iterable has no length."""
-        return len(self.items) if isinstance(self.items, Sized) else None
-
-    def parts(self, start: int) -> Iterator[tuple[int, SampleBatch]]:
-        """A number of items at a time; those before `start` are skipped."""
-        items = iter(self.items)
-        next(islice(items, start, start), None)
-        first = start
-        while part := tuple(islice(items, 64)):
-            yield len(part), Listed(part, first)
-            first += len(part)
 
 
 def _as_held(samples: Array, tensor: TfLiteTensor) -> Array | None:
