@@ -12,22 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.c.values import C_TYPES as NUMBER_TYPES
+
 LINE_LENGTH = 120
 
-C_TYPES = {
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "int16": "int16_t",
-    "uint16": "uint16_t",
-    "int32": "int32_t",
-    "uint32": "uint32_t",
-    "int64": "int64_t",
-    "uint64": "uint64_t",
-    "float32": "float",
-    "float64": "double",
-    "bool": "uint8_t",
-    "complex64": "float",
-}
+C_TYPES = {**NUMBER_TYPES, "bool": "uint8_t", "complex64": "float"}
 """The C type of an element, by the name of its dtype. A complex number is two floats."""
 
 
