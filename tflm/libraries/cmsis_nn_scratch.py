@@ -218,17 +218,15 @@ def transpose_conv_bytes(node: Node, version: Version) -> tuple[int, int]:
 ROWS_IN_A_BLOCK = 4
 """Rows that the matrix product for Helium processes at once."""
 
-OWN = ("ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAXIMUM", "MAX_POOL_2D", "MINIMUM", "MUL", "SOFTMAX")
-"""Operators with CMSIS-NN kernels whose outputs may overlap inputs in TFLM's kernels."""
-
 PROVED_SINCE = "2a999a2f"
 """The first version whose kernels return the same results with overlapping outputs."""
 
 
 def overlaps(target: Target, version: Version) -> Mapping[str, Overlap]:
-    """The overlaps that CMSIS-NN's kernels allow, by operator, with a part's instruction set."""
-    if version.before(PROVED_SINCE):
-        return MappingProxyType(dict.fromkeys(OWN, nowhere))
+    """The overlaps that CMSIS-NN's kernels allow, with a part's instruction set.
+
+    By operator: those whose outputs may overlap inputs in TFLM's kernels.
+    """
     mve = has_mve(target)
     of_int8: dict[str, Overlap] = {
         "ADD": anywhere,
@@ -241,6 +239,8 @@ def overlaps(target: Target, version: Version) -> Mapping[str, Overlap]:
         "MUL": anywhere,
         "SOFTMAX": anywhere,
     }
+    if version.before(PROVED_SINCE):
+        return MappingProxyType(dict.fromkeys(of_int8, nowhere))
     of_int16: dict[str, Overlap] = {"ADD": anywhere, "MUL": anywhere}
     return MappingProxyType(
         {name: partial(_by_type, int8=of_int8[name], int16=of_int16.get(name, nowhere)) for name in of_int8}
