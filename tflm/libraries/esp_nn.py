@@ -158,26 +158,21 @@ def library(version: str = CURRENT, *, ansi: bool = False) -> KernelLibrary:
         f"ESP-NN {found.name}{' in plain C' if ansi else ''}",
         family="espressif",
         view_alignment=1 if ansi else 16,
-        memory=MappingProxyType(_plain_memory() if ansi else _memory(found)),
+        memory=MappingProxyType(_memory(found, ansi)),
         concerns=tuple(_concerns(found, ansi)),
     )
 
 
-def _memory(version: Version) -> dict[str, OperatorMemory]:
-    conv = _with_scratch(CONV_2D.requests, Conv2DOptions, CONV_BYTES, version)
-    depthwise = _with_scratch(DEPTHWISE_CONV_2D.requests, DepthwiseConv2DOptions, DEPTHWISE_BYTES, version)
+def _memory(version: Version, ansi: bool) -> dict[str, OperatorMemory]:
+    conv, depthwise, softmax = CONV_2D.requests, DEPTHWISE_CONV_2D.requests, normalization.SOFTMAX.requests
+    if not ansi:
+        conv = _with_scratch(conv, Conv2DOptions, CONV_BYTES, version)
+        depthwise = _with_scratch(depthwise, DepthwiseConv2DOptions, DEPTHWISE_BYTES, version)
+        softmax = _softmax_requests
     return {
         "CONV_2D": OperatorMemory(AskedForConv(), conv, nothing),
         "DEPTHWISE_CONV_2D": OperatorMemory(NODE_DATA_CONV, depthwise, nothing),
-        "SOFTMAX": OperatorMemory(NODE_DATA_SOFTMAX, _softmax_requests, nothing),
-    }
-
-
-def _plain_memory() -> dict[str, OperatorMemory]:
-    return {
-        "CONV_2D": OperatorMemory(AskedForConv(), CONV_2D.requests, nothing),
-        "DEPTHWISE_CONV_2D": OperatorMemory(NODE_DATA_CONV, DEPTHWISE_CONV_2D.requests, nothing),
-        "SOFTMAX": OperatorMemory(NODE_DATA_SOFTMAX, normalization.SOFTMAX.requests, nothing),
+        "SOFTMAX": OperatorMemory(NODE_DATA_SOFTMAX, softmax, nothing),
     }
 
 
