@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -23,7 +24,10 @@ from tflm.memory.planners import place_by_breadth, place_greedily, place_in_best
 from tflm.memory.several_memories import Memory, place_in_memories
 from tflm.planning.memories_plan import MemoriesPlan
 from tflm.planning.plan_report import ModelPlan
+from tflm.runtime.micro_measurement import measure_separate_arenas
+from tflm.runtime.traffic import traffic
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding
+from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "figures.json"
 EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
@@ -103,6 +107,22 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+def layouts(name: str) -> Figures:
+    """Parts of the arena, places of buffers and traffic of an operator, by kernels and planner."""
+    found: Figures = {}
+    one = tflm.Model(LARGE[name]()[0])
+    for kernels, planner in (("reference", "greedy"), ("cmsis-nn", "tflite"), ("esp-nn", "linear")):
+        target = "esp32s3" if kernels == "esp-nn" else "cortex-m4"
+        of = tflm.measure_arena(one, RESOLVER, target=target, kernels=kernels, planner=planner)
+        places = [(b.size, b.first_use, b.last_use, b.offset, b.name, b.kind) for b in of.buffers]
+        records = [(kind.name, *dataclasses.astuple(record)) for kind, record in of.records.items()]
+        rest = digest(repr((places, records, of.steps, [*map(tuple, of.places)], str(of.peak))).encode())
+        parts = [of.arena_used_bytes, of.head_bytes, of.minimum_arena_bytes, of.temp_bytes, of.recording_tail_bytes]
+        found[f"{kernels} {planner}"] = [*parts, *dataclasses.astuple(traffic(one, of)), rest]
+    separate = measure_separate_arenas(one, RESOLVER, **M4)
+    return found | {"separate": [separate.head_arena_bytes, separate.tail_arena_bytes]}
+
+
 def plans(name: str) -> Figures:
     """Bytes of the head with each kind of aliases, on its own and with CMSIS-NN, and a digest of the planned model."""
     found: Figures = {}
@@ -130,10 +150,14 @@ def plans_in_memories(name: str) -> Figures:
 
 
 def crowded(count: int, seed: int) -> list[Buffer]:
-    """Buffers that live long, of sizes that hardly fit together, of which every fourth has an offline offset."""
+    """Buffers that live long, of sizes that hardly fit together, of which every fourth has an offline offset.
+
+    Sizes are multiples of 16 bytes, or of one byte if the seed is odd.
+    """
     rng = np.random.default_rng(seed)
     sizes, steps, lives = (rng.integers(*of, count).tolist() for of in ((1, 60), (0, 20), (1, 12)))
-    free = [Buffer(16 * size, step, step + life) for size, step, life in zip(sizes, steps, lives)]
+    unit = 1 if seed % 2 else 16
+    free = [Buffer(unit * size, step, step + life) for size, step, life in zip(sizes, steps, lives)]
     offsets = [-1 if i % 4 else offset for i, offset in enumerate(place_by_breadth(free))]
     return [Buffer(of.size, of.first_use, of.last_use, offset) for of, offset in zip(free, offsets)]
 
@@ -192,6 +216,10 @@ def streams(name: str) -> Figures:
 
 
 KINDS: dict[Callable[[str], Figures], tuple[str, ...]] = {
+    layouts: (
+        *("IF-INT8", "WHILE-FLOAT32", "CIRCULAR_BUFFER", "TFLite_Detection_PostProcess-fast", "TFLM_DECODE"),
+        *("SVDF-INT8-INT16", "UNIDIRECTIONAL_SEQUENCE_LSTM-INT16", "CONV_2D-INT8", "SignalStacker", "SPLIT-INT8"),
+    ),
     plans: ("branches", "shrinking", "parts", "wide", "window"),
     plans_in_memories: ("branches", "shrinking", "parts", "wide"),
     searches: ("12", "24", "40"),
