@@ -1,4 +1,4 @@
-"""The common part of results that reduce a model's arena: sizes before and after, and the new file."""
+"""The common part of results that change a model, above all its arena: sizes before and after, and the new file."""
 
 from __future__ import annotations
 
@@ -45,24 +45,40 @@ def _missing(needed: int, available: int | None) -> int:
     return 0 if available is None else max(needed - available, 0)
 
 
-class ImprovedModel:
-    """A model changed to need a smaller arena.
+class ChangedModel:
+    """A model that was made of another.
 
     Attributes:
-        data: the new model's bytes.
-        before, after: arena requirements of the original and the new model.
-        separate: the same with head and tail in separate memories; None unless requested.
+        data: its bytes.
     """
 
     data: bytes
-    before: ArenaMeasurement
-    after: ArenaMeasurement
-    separate: SeparateMemories | None
 
     @property
     def model(self) -> Model:
         """The model."""
         return Model(self.data)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, which may be the original's.
+
+        Raises:
+            OSError: the file can't be written.
+        """
+        write_atomically(path, self.data)
+
+
+class ImprovedModel(ChangedModel):
+    """A model changed to need a smaller arena.
+
+    Attributes:
+        before, after: arena requirements of the original and the new model.
+        separate: the same with head and tail in separate memories; None unless requested.
+    """
+
+    before: ArenaMeasurement
+    after: ArenaMeasurement
+    separate: SeparateMemories | None
 
     @property
     def minimum_arena_bytes(self) -> int:
@@ -73,11 +89,3 @@ class ImprovedModel:
     def minimum_arena_bytes_before(self) -> int:
         """The smallest arena that the original model works in."""
         return self.before.minimum_arena_bytes
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which may be the original's.
-
-        Raises:
-            OSError: the file can't be written.
-        """
-        write_atomically(path, self.data)

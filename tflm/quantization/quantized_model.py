@@ -6,17 +6,16 @@ The arena of the int8 version of a float model is estimated without samples and 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.atomic_write import write_atomically
 from tflm.errors import TflmError
 from tflm.evaluation.evaluation import Evaluation
 from tflm.evaluation.signal import SignalLoss
 from tflm.firmware.device_check import DeviceFinding
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.libraries import Kernels
+from tflm.planning.improved_model import ChangedModel
 from tflm.quantization.recipe import SCALE_BY_CHANNEL, Recipe
 from tflm.quantization.repairs import BIASES, prepared
 from tflm.runtime.micro_measurement import measure_arena
@@ -63,7 +62,7 @@ class Alternative(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuantizedModel:
+class QuantizedModel(ChangedModel):
     """A quantized model, and its cost.
 
     Attributes:
@@ -91,11 +90,6 @@ class QuantizedModel:
     alternatives: tuple[Alternative, ...] = ()
 
     @property
-    def model(self) -> Model:
-        """The model."""
-        return Model(self.data)
-
-    @property
     def accepted(self) -> bool:
         """Whether the kernel library runs the model."""
         return self.after is not None and not any(finding.stops for finding in self.findings)
@@ -114,14 +108,6 @@ class QuantizedModel:
         """The operators that lose most of the float model's values; empty without labels."""
         losses = () if self.evaluation is None else self.evaluation.signal
         return sorted((loss for loss in losses if loss.lost > 0), key=lambda loss: -loss.lost)[:count]
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file.
-
-        Raises:
-            OSError: the file can't be written.
-        """
-        write_atomically(path, self.data)
 
 
 CHANNEL_DIMENSIONS = {"DEPTHWISE_CONV_2D": 3}

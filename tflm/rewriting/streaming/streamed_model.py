@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError, StreamError
 from tflm.graph import Graph, multiply_accumulates
+from tflm.planning.improved_model import ChangedModel
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming.causal import (
     Stream,
@@ -67,7 +66,7 @@ class StreamedLayer:
 
 
 @dataclass(frozen=True)
-class StreamedModel:
+class StreamedModel(ChangedModel):
     """A model that takes the newest frames and answers for the window that ends with them; sizes in bytes.
 
     Attributes:
@@ -100,19 +99,6 @@ class StreamedModel:
     layers: tuple[StreamedLayer, ...]
     windows_checked: int
     causal: bool = False
-
-    @property
-    def model(self) -> Model:
-        """The model, verified."""
-        return Model(self.data)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file.
-
-        Raises:
-            OSError: the file can't be written.
-        """
-        write_atomically(path, self.data)
 
 
 def stream(
