@@ -16,7 +16,8 @@ from sampling import drawn
 import tflm
 from tflm.c.self_test import recorded_samples
 from tflm.graph import Graph, reordered
-from tflm.rewriting.fold import PaddedAxis, zeros_for_same
+from tflm.kernels.layers.geometry import Axis
+from tflm.rewriting.fold import padded_axis, zeros_for_same
 from tflm.rewriting.verification import (
     Verification,
     _answers,
@@ -55,7 +56,7 @@ def padded(rows: tuple[int, int], columns: tuple[int, int], taps: tuple[int, int
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_kernel_grows_by_zeros_where_one_dimension_alone_needs_them(turned: bool) -> None:
     """SAME pads one row before and one after for three taps: two rows before need a tap of zeros."""
-    few, more = PaddedAxis(9, 1, 1, 3, 1, 1), PaddedAxis(9, 2, 0, 3, 1, 1)
+    few, more = padded_axis(9, (1, 1), 3, 1, 1), padded_axis(9, (2, 0), 3, 1, 1)
     assert zeros_for_same(few) == (0, 0)
     assert zeros_for_same(more) not in ((0, 0), None)
     borders = ((2, 0), (1, 1)) if turned else ((1, 1), (2, 0))
@@ -80,12 +81,12 @@ def test_zeros_for_same_are_the_fewest_that_pad_as_much_before_in_as_many_window
     for size, before, after, taps, stride, dilation in itertools.product(
         (5, 8), (0, 1, 2), (0, 1), (2, 3), (1, 2), (1, 2)
     ):
-        axis = PaddedAxis(size, before, after, taps, stride, dilation)
+        axis = padded_axis(size, (before, after), taps, stride, dilation)
         whole = size + before + after
         assert axis.windows == (whole - (taps - 1) * dilation - 1) // stride + 1
         found = zeros_for_same(axis)
 
-        def pads(zeros: tuple[int, int], axis: PaddedAxis = axis) -> bool:
+        def pads(zeros: tuple[int, int], axis: Axis = axis) -> bool:
             extent = (sum(zeros) + axis.taps - 1) * axis.dilation + 1
             total = max((axis.windows - 1) * axis.stride + extent - axis.size, 0)
             return total // 2 == axis.before + zeros[0] * axis.dilation

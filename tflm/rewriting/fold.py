@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.graph import Graph, alike
-from tflm.kernels.layers.geometry import ExplicitPadding, output_size, padding_before
+from tflm.kernels.layers.geometry import Axis, ExplicitPadding, output_size, padding_before
 from tflm.schedule.bands import windows_of
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.tables import Operator
@@ -28,29 +28,14 @@ MAX_ZEROS = 3
 """Maximum number of taps of zeros added on one side of a kernel."""
 
 
-class PaddedAxis(NamedTuple):
-    """One dimension of a convolution over a padded image.
-
-    Attributes:
-        size: elements of the image without padding.
-        before, after: padding.
-        taps, stride, dilation: those of the convolution.
-    """
-
-    size: int
-    before: int
-    after: int
-    taps: int
-    stride: int
-    dilation: int
-
-    @property
-    def windows(self) -> int:
-        """Number of windows in the padded image."""
-        return output_size(Padding.VALID, self.before + self.size + self.after, self.taps, self.stride, self.dilation)
+def padded_axis(size: int, border: tuple[int, int], taps: int, stride: int, dilation: int) -> Axis:
+    """The windows of a convolution along one dimension of an image with padding before and after it."""
+    before, after = border
+    windows = output_size(Padding.VALID, before + size + after, taps, stride, dilation)
+    return Axis(size, taps, windows, stride, dilation, before)
 
 
-def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
+def zeros_for_same(axis: Axis) -> tuple[int, int] | None:
     """The fewest taps of zeros before and after the kernel with which SAME has the same windows; None if none do."""
     if axis.windows != output_size(Padding.SAME, axis.size, axis.taps, axis.stride, axis.dilation):
         return None
@@ -109,7 +94,7 @@ def _with_same_padding(graph: Graph, operator: Operator, pad: Operator) -> Opera
     image, kernel = graph.shape(_first(pad)), graph.constant(inputs[1])
     geometry = ((options.stride_h, options.dilation_h_factor), (options.stride_w, options.dilation_w_factor))
     zeros = [
-        zeros_for_same(PaddedAxis(size, *border, taps, *steps))
+        zeros_for_same(padded_axis(size, border, taps, *steps))
         for size, border, taps, steps in zip(image[1:3], borders, kernel.shape[1:3], geometry)
     ]
     if None in zeros:
