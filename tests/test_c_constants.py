@@ -16,6 +16,7 @@ from test_compile import WARNINGS
 
 import tflm
 from tflm.c.constants import LINE_LENGTH, integer_literal, lines_of, short_lines, table_definition, wrapped
+from tflm.c.program import _span
 from tflm.c.stage_table import Argument, stage_table
 from tflm.schema import BuiltinOperator, TensorType
 
@@ -127,3 +128,27 @@ def test_negative_zero_points_are_in_parentheses(value: int, expected: str) -> N
     main.output(y)
     header = tflm.compile_model(tflm.Model(builder.build()), "net").files["net.h"]
     assert [line.split()[2] for line in header.splitlines() if "_ZERO_POINT " in line] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        np.s_[1:3],
+        np.s_[::2],
+        np.s_[::-1],
+        np.s_[:, 1:4],
+        np.s_[1, ::-2],
+        np.s_[..., 1],
+        np.s_[2:0:-1, ::2, 1:],
+        np.s_[3, 4, 2:],
+        ...,
+    ],
+    ids=str,
+)
+def test_of_a_view_no_more_is_stored_than_from_its_first_element_to_its_last(view: Any) -> None:
+    base = np.arange(60, dtype=np.int16).reshape(4, 5, 3)
+    part = base[view]
+    memory, begin = _span(part)
+    values = np.ravel(part).tolist()
+    assert memory.tolist() == list(range(min(values), max(values) + 1))
+    assert begin == 2 * (values[0] - min(values))
