@@ -108,7 +108,7 @@ def _of_distribution(name: str, versions: list[Distribution], words: list[str], 
 def _newest_until(date: str) -> Commit:
     """The newest commit up to the end of a day, month or year; warns if that is after the known history."""
     first, last = history()[0], history()[-1]
-    if date > last.date[: len(date)]:
+    if date > last.date:
         warnings.warn(
             f"the known history of TFLM ends on {last.date}, before {date}: using commit {last.hash}. "
             f"release='{WHEEL.commit}' is the TFLM of the tflite-micro package, of {WHEEL.date}",
