@@ -418,6 +418,46 @@ def test_pixels_are_shares_of_255_or_integers(
     np.testing.assert_array_equal(found, expected.reshape(shape))
 
 
+def evaluated(inputs: Any, *others: Any, **options: Any) -> Callable[[Path], object]:
+    return lambda _: tflm.evaluate(adding(1), inputs, *others, **options)
+
+
+def saved(name: str, content: Any) -> Callable[[Path], object]:
+    def evaluate(folder: Path) -> object:
+        path = folder / name
+        if isinstance(content, str):
+            path.write_text(content)
+        elif isinstance(content, dict):
+            np.savez(path, **content)
+        else:
+            np.save(path, content)
+        return tflm.evaluate(adding(1), path)
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "message"),
+    [
+        (evaluated([A], on_bad="skip"), "on_bad is 'stop' or 'leave-out', not 'skip'"),
+        (evaluated([A], workers=0), "workers is a number from 1 on, not 0"),
+        (evaluated([A], workers=2.0), "workers is a number from 1 on, not 2.0"),
+        (evaluated([A], scheduler="dask"), "scheduler takes a dask.distributed.Client, not str"),
+        (saved("in.npz", {"a": np.zeros((6, 2)), "b": np.zeros((3, 2))}), "different numbers of samples: .*6.*3"),
+        (evaluated(iter([A]), [0]), "separate labels need a known number of samples"),
+        (lambda folder: tflm.evaluate(adding(1), folder), "holds no .*csv.* file, nor folders of them"),
+        (saved("in.csv", " \n"), "in.csv: is empty"),
+        (saved("in.npy", np.array(["a"])), "holds <U1; samples are arrays of numbers"),
+        (saved("in.npy", np.zeros((3, 0))), r"has samples of shape \[0\], without values"),
+        (saved("in.npy", np.float32(1)), "is a single number; samples lie along the first dimension"),
+        (saved("in.txt", "1"), "data is a .npy, .npz or .csv file"),
+    ],
+)
+def test_what_is_no_evaluation_is_refused(evaluate: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(tflm.TflmError, match=message):
+        evaluate(tmp_path)
+
+
 RESET, LOST = tflm.DeviceReset("reset"), tflm.DeviceError("no answer")
 
 

@@ -65,9 +65,10 @@ def test_what_a_distribution_contains_is_in_the_history() -> None:
     rows = [line.split("\t") for line in (PACKAGE / "releases/distributions.txt").read_text().splitlines()]
     words = {True: "yes", False: "no", None: "?"}
     found = [version for versions in distributions().values() for version in versions]
-    assert [(each.name, each.version, words[each.static_memory]) for each in found] == [
-        (*row[:2], row[4]) for row in rows
-    ]
+    assert [
+        [each.name, each.version, each.date or "-", each.commit, words[each.static_memory], each.kernels or "?"]
+        for each in found
+    ] == rows
 
 
 @pytest.mark.parametrize(
