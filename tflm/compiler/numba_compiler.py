@@ -1,7 +1,7 @@
 """Compile kernels that are written in Python: numba translates them to LLVM IR.
 
 Of the names imported from `numba.core`, numba documents those of its passes. The others avoid generating machine code
-that would never run.
+that would never run, and finding the same overloads again.
 """
 
 from __future__ import annotations
@@ -75,6 +75,25 @@ class _Codegen(JITCPUCodegen):  # type: ignore[misc]
 
 
 cpu_target.target_context._internal_codegen = _Codegen("tflm")
+
+
+_signature_of_call = types.BaseFunction.get_call_type
+
+
+def _known_signature(function: Any, context: Any, arguments: tuple[types.Type, ...], keywords: dict[str, Any]) -> Any:
+    """Return the signature of a call of an operator or function that numba knows, kept from earlier calls.
+
+    Numba would try its overloads for arrays and strings in each call, which takes a seventh of a compiler's time.
+    """
+    if keywords:
+        return _signature_of_call(function, context, arguments, keywords)
+    known = vars(function).setdefault("known_signatures", {})
+    if arguments not in known:
+        known[arguments] = _signature_of_call(function, context, arguments, keywords)
+    return known[arguments]
+
+
+types.BaseFunction.get_call_type = _known_signature
 
 
 def object_of(kernel: Kernel) -> bytes:
