@@ -290,8 +290,8 @@ def faulty(change: Change) -> Callable[[], SeveralMemoriesPlanner]:
     """A planner whose places are changed."""
 
     class Faulty(SeveralMemoriesPlanner):
-        def _placed(self) -> tuple[Spot, ...]:
-            return tuple(change(self._buffers, list(super()._placed())))
+        def _spots(self, buffers: Sequence[Buffer]) -> list[Spot]:
+            return change(self._buffers, list(super()._spots(buffers)))
 
     return lambda: Faulty(SIZES)
 

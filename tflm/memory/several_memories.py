@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tflm.errors import ArenaError, ArgumentError
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, lower_bound_bytes, plan_bytes
-from tflm.memory.planner import MemoryPlanner
+from tflm.memory.planner import PlacingPlanner
 from tflm.memory.planners import PlacedBuffers, place_greedily
 from tflm.targets import align_down, align_up
 
@@ -347,7 +347,7 @@ def by_size(buffers: Sequence[Buffer], memories: Sequence[Memory]) -> list[Spot]
     return _one_by_one(sized, order, rooms, range(len(rooms)))
 
 
-class SeveralMemoriesPlanner(MemoryPlanner):
+class SeveralMemoriesPlanner(PlacingPlanner):
     """Places buffers in several memories, by a table or by `place_in_memories`.
 
     The offset of a buffer in memory k is its offset there plus k times `REGION_BYTES`. Memory 0 holds the arena, with
@@ -359,20 +359,13 @@ class SeveralMemoriesPlanner(MemoryPlanner):
         spots: their places, with a table.
     """
 
-    preserves_all_tensors = False
-    limited_search = None
-
     def __init__(self, memories: Sequence[Memory], table: Sequence[Buffer] | None = None, spots: Sequence[Spot] = ()):
+        super().__init__()
         self.memories = tuple(require_memories(memories))
         self._table, self._planned = table, tuple(spots)
-        self._buffers: list[Buffer] = []
-        self._spots: tuple[Spot, ...] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_listed(self.memories)})"
-
-    def init(self, working_bytes: int) -> None:
-        self._buffers, self._spots = [], None
 
     def add_buffer(
         self, size: int, first_time_used: int, last_time_used: int, offline_offset: int = ONLINE_PLANNED_BUFFER
@@ -383,37 +376,29 @@ class SeveralMemoriesPlanner(MemoryPlanner):
                 raise ArenaError("a plan of several memories has no offline offsets")
         elif index >= len(self._table) or tuple(asked) != tuple(self._table[index]):
             self._refuse()
-        self._buffers.append(asked)
-        self._spots = None
+        super().add_buffer(size, first_time_used, last_time_used)
 
     def get_maximum_memory_size(self) -> int:
         return self.used_bytes()[0]
 
-    def get_buffer_count(self) -> int:
-        return len(self._buffers)
-
-    def get_offset_for_buffer(self, buffer_index: int) -> int:
-        if not 0 <= buffer_index < len(self._buffers):
-            raise ArenaError(f"buffer index {buffer_index} is out of range: {len(self._buffers)} buffers were added")
-        spot = self._placed()[buffer_index]
-        return spot.memory * REGION_BYTES + spot.offset
+    def place(self, buffers: Sequence[Buffer]) -> list[int]:
+        """Place buffers; returns their offsets."""
+        return [spot.memory * REGION_BYTES + spot.offset for spot in self._spots(buffers)]
 
     def used_bytes(self) -> list[int]:
         """Bytes of each memory that the buffers take."""
         ends = [0] * len(self.memories)
-        for buffer, (memory, offset) in zip(self._buffers, self._placed()):
+        for buffer, place in zip(self._buffers, self._placed()):
+            memory, offset = divmod(place, REGION_BYTES)
             ends[memory] = max(ends[memory], offset + buffer.size)
         return ends
 
-    def _placed(self) -> tuple[Spot, ...]:
-        if self._table is not None:
-            if len(self._buffers) != len(self._table):
-                self._refuse()
-            return self._planned
-        if self._spots is None:
-            traffic = [buffer.size for buffer in self._buffers]
-            self._spots = place_in_memories(self._buffers, traffic, self.memories).spots
-        return self._spots
+    def _spots(self, buffers: Sequence[Buffer]) -> Sequence[Spot]:
+        if self._table is None:
+            return place_in_memories(buffers, [buffer.size for buffer in buffers], self.memories).spots
+        if len(buffers) != len(self._table):
+            self._refuse()
+        return self._planned
 
     def _refuse(self) -> None:
         raise ArenaError(
