@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.node import Node, NodeTensors, index_of
+from tflm.kernels.node import Node, NodeTensors
 from tflm.kernels.reference.decode import LOOK_UP_TABLE, TFLM_DECODE, encoded_tensor, table_mismatch
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
 from tflm.libraries.kernel_library import message, values_lost_with
@@ -77,17 +77,11 @@ class _FileTensors(NodeTensors):
     def release(self) -> Release:
         return self._release
 
-    def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return TfLiteTensor(self._tensors[index_of(node.inputs, index, "input")], self.get_eval_input(node, index))
+    def _tensor(self, index: int) -> TfLiteTensor:
+        return TfLiteTensor(self._tensors[index], self._eval_tensor(index))
 
-    def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return TfLiteTensor(self._tensors[index_of(node.outputs, index, "output")], self.get_eval_output(node, index))
-
-    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return TfLiteEvalTensor(self._model, self._tensors[index_of(node.inputs, index, "input")])
-
-    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return TfLiteEvalTensor(self._model, self._tensors[index_of(node.outputs, index, "output")])
+    def _eval_tensor(self, index: int) -> TfLiteEvalTensor:
+        return TfLiteEvalTensor(self._model, self._tensors[index])
 
 
 def node_in_file(model: Model, subgraph: SubGraph, operator: Operator, target: Target, release: Release) -> Node:

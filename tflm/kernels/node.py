@@ -56,15 +56,25 @@ class NodeTensors(Protocol):
 
     def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
         """Input `index` in full; takes nothing from the arena."""
+        return self._tensor(index_of(node.inputs, index, "input"))
 
     def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
         """Output `index` in full; takes nothing from the arena."""
+        return self._tensor(index_of(node.outputs, index, "output"))
 
     def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
         """Input `index`; its data is available from the bind phase on."""
+        return self._eval_tensor(index_of(node.inputs, index, "input"))
 
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
         """Output `index`; its data is available from the bind phase on."""
+        return self._eval_tensor(index_of(node.outputs, index, "output"))
+
+    def _tensor(self, index: int) -> TfLiteTensor:
+        """A tensor of the subgraph in full."""
+
+    def _eval_tensor(self, index: int) -> TfLiteEvalTensor:
+        """A tensor of the subgraph."""
 
 
 @dataclass

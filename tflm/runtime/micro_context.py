@@ -125,12 +125,6 @@ class MicroContext(KernelContext):
             else:
                 node.scratch[request.name] = self.request_scratch_buffer_in_arena(request.bytes)
 
-    def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._tensor(index_of(node.inputs, index, "input"))
-
-    def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._tensor(index_of(node.outputs, index, "output"))
-
     def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
         return self._temp_tensor(index_of(node.inputs, index, "input"))
 
@@ -139,12 +133,6 @@ class MicroContext(KernelContext):
 
     def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
         return self._temp_tensor(index_of(node.intermediates, index, "intermediate tensor"))
-
-    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return self._eval_tensor(index_of(node.inputs, index, "input"))
-
-    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return self._eval_tensor(index_of(node.outputs, index, "output"))
 
     def find_or_create_resource(self, container: str, shared_name: str) -> int:
         return self._resources.find_or_create(container, shared_name)
