@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflm.graph import Graph, alike
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Operator
 
 Order = tuple[int, ...]
-
-TRANSPOSED_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
-MAXIMUM_RANK = 5
 
 
 def order_of(graph: Graph, operator: Operator) -> Order | None:

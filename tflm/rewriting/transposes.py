@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.graph import Graph
+from tflm.kernels.reference.transpose import MAXIMUM_RANK, TYPES
 from tflm.rewriting.cleanup import (
-    MAXIMUM_RANK,
-    TRANSPOSED_TYPES,
     Order,
     composed,
     drop_operators_to_no_effect,
@@ -207,7 +206,7 @@ def _run_in_other_order(graph: Graph, region: Region) -> bool:
 
 
 def _can_be_transposed(graph: Graph, tensor: int) -> bool:
-    return graph.tensors[tensor].type in TRANSPOSED_TYPES and len(graph.shape(tensor)) <= MAXIMUM_RANK
+    return graph.tensors[tensor].type in TYPES and len(graph.shape(tensor)) <= MAXIMUM_RANK
 
 
 def _transpose(graph: Graph, source: int, output: int, order: Order) -> Operator:
