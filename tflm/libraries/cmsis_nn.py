@@ -66,7 +66,6 @@ SYMMETRIC_WEIGHTS = "a6e6ea182", "f5e498b68"
 TRANSPOSE_CONV = "c845961df"
 REVERSED_FILTERS = "182c8c770"
 BATCH_MATMUL = "89f99a9e7"
-SCALES_BY_ROW = "47b545074"
 BUILT_FOR_SIZE = "5a46ab0e1"
 """FULLY_CONNECTED and SVDF can be built for size."""
 CONSTANT_BIAS = "11a8f50d9"
@@ -77,9 +76,9 @@ OP_DATA_CONV_CMSIS = Struct("cmsis_nn/conv.cc:OpData", reference_op_data=OP_DATA
 OP_DATA_FULLY_CONNECTED_CMSIS = Struct(
     "cmsis_nn/fully_connected.cc:OpData",
     reference_op_data=fully_connected.OP_DATA_FULLY_CONNECTED,
-    per_channel_output_multiplier=Until(SCALES_BY_ROW, Since("06e32a48f", POINTER)),
-    per_channel_output_shift=Until(SCALES_BY_ROW, Since("06e32a48f", POINTER)),
-    buffer_conv_1x1_idx=Since(SCALES_BY_ROW, INT),
+    per_channel_output_multiplier=Until(fully_connected.SCALES_BY_ROW, Since("06e32a48f", POINTER)),
+    per_channel_output_shift=Until(fully_connected.SCALES_BY_ROW, Since("06e32a48f", POINTER)),
+    buffer_conv_1x1_idx=Since(fully_connected.SCALES_BY_ROW, INT),
     buffer_idx=INT,
     kernel_sums=Since(KERNEL_SUMS, POINTER),
     batches=Since("b0afe2890", INT32),
@@ -250,7 +249,7 @@ def _integer_fully_connected_requests(node: Node, version: Version, for_size: bo
     f, y, release = node.input(fully_connected.WEIGHTS), node.output(0), node.release
     channels = y.dims[-1]
     if len(y.dims) > 2 and f.dims[-1] % 4 == 0:  # run as a convolution, which supports a scale for each channel
-        if not release.holds(SCALES_BY_ROW):
+        if not release.holds(fully_connected.SCALES_BY_ROW):
             yield from ChannelMultipliers.requests(channels)
         elif not any(fully_connected.multiplier_requests(node)):
             yield ScratchBuffer("per-channel quantization", 8 * channels)
