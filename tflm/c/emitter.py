@@ -27,7 +27,7 @@ from tflm.c.expressions import MATH as MATH_FUNCTIONS
 from tflm.c.expressions import MATH_OF_TWO
 from tflm.c.header import TensorInterface, comment_text, interfaces, ram_parameter
 from tflm.c.library_calls import LibraryCall
-from tflm.c.library_writer import LibraryWriter, helpers_of_library, includes_of_library
+from tflm.c.library_writer import INDENT, LibraryWriter, helpers_of_library, includes_of_library
 from tflm.c.program import (
     FED,
     Code,
@@ -47,8 +47,6 @@ from tflm.errors import CompileError
 from tflm.schedule.calls import MovedRows, RamBuffer
 from tflm.targets import align_up
 
-INDENT = "    "
-
 MEMORY_FUNCTIONS = {
     "memcpy": "void *memcpy(void *target, const void *source, size_t count);",
     "memmove": "void *memmove(void *target, const void *source, size_t count);",
@@ -60,8 +58,6 @@ MEMORY_FUNCTIONS = {
 ONE_FLOAT, TWO_FLOATS = (*MATH_FUNCTIONS.values(), "fabs"), tuple(MATH_OF_TWO.values())
 MATH = re.compile(rf"\b(NAN|INFINITY|(?:{'|'.join((*ONE_FLOAT, *TWO_FLOATS))})f?(?=\())")
 """Names of <math.h> that the code may use."""
-
-COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 FILE = Template("""\
 /* $origin */
@@ -213,7 +209,7 @@ ASSERT = [
 def _math_of(code: str) -> list[str]:
     """Return lines that include <math.h>, or that declare the functions that the code uses if there is no such
     header."""
-    names = sorted(set(MATH.findall(COMMENT.sub("", code))))
+    names = sorted(set(MATH.findall(source.COMMENT.sub("", code))))
     if not names:
         return []
     include = "#include <math.h>"

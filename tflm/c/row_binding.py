@@ -13,7 +13,7 @@ from tflm.c.binding import BoundModel, BoundOperator, bind_plain
 from tflm.c.control_flow import calls_in
 from tflm.c.kernels import KERNELS, Part, accumulation
 from tflm.c.kernels.part import StepOrLoop
-from tflm.c.row_copies import BY_ROWS, copies_of_rows, moved_copies
+from tflm.c.row_copies import BY_ROWS, ROWS, copies_of_rows, moved_copies
 from tflm.compiler.language import Step
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import CompileError
@@ -25,9 +25,6 @@ from tflm.kernels.registration import Registration
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schedule.calls import BufferRegion, Call
 from tflm.schedule.rows import Rows
-
-ROWS = 1
-"""Dimension of a tensor that counts its rows."""
 
 
 def bind_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[StepOrLoop] | None:
