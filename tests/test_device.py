@@ -485,6 +485,18 @@ def test_a_device_has_the_interpreters_interface(path: Path) -> None:
             np.testing.assert_array_equal(device.output(0).data, here.output(0).data)
         assert device.arena_used_bytes() == 1
         assert device.invokes == 6
+    with (
+        tflm.device.connect(served(path)) as device,
+        pytest.raises(tflm.InterpreterError, match="preserve_all_tensors"),
+    ):
+        device.get_tensor(1)
+
+
+@pytest.mark.parametrize("newer", [-1, 1])
+def test_a_firmware_of_another_protocol_is_refused(newer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulated_device.PROTOCOL", PROTOCOL + newer)
+    with pytest.raises(tflm.DeviceError, match=f"has version {PROTOCOL + newer} of the protocol, not {PROTOCOL}"):
+        Session(LossyLink(SimulatedDevice(model_with_state()))).open()
 
 
 def test_a_device_with_another_model_is_told(path: Path) -> None:

@@ -22,11 +22,12 @@ import tflm
 from tflm.cli.app import app
 from tflm.evaluation.samples import data_set
 from tflm.firmware.device_check import check_device
+from tflm.graph import Graph
 from tflm.quantization import quantization as module
 from tflm.quantization.quantization import PACKAGE
 from tflm.quantization.quantized_model import estimated_int8_arena
 from tflm.quantization.recipe import Range, Recipe, calibrated
-from tflm.quantization.repairs import finished, prepared, with_fitting_biases
+from tflm.quantization.repairs import _requantized, finished, prepared, with_fitting_biases
 from tflm.schema import (
     BuiltinOperator,
     FullyConnectedOptions,
@@ -120,6 +121,8 @@ def test_no_rule_is_dynamic_and_only_convolutions_have_a_scale_for_each_channel(
         assert "activation_tensor_config" in config
         by_channel = config["weight_tensor_config"]["granularity"] == "CHANNELWISE"
         assert by_channel == ("CONV" in rule["operation"])
+        assert config["activation_tensor_config"]["symmetric"] == (activations == "int16")
+        assert config["weight_tensor_config"]["symmetric"]
 
 
 def four_bit_layer(scales: int) -> tflm.Model:
@@ -281,6 +284,25 @@ def test_biases_beyond_int32_get_weights_with_larger_scales(
     larger = np.array(weights.quantization.scale, np.float64)
     np.testing.assert_allclose(larger[-1], 1000 / (0.5 * 2**30), rtol=1e-6)
     np.testing.assert_array_equal(larger[:-1], scales[:-1])
+    integers, limit = np.frombuffer(after.constant(weights) or b"", np.int8), 127
+    if type is TensorType.INT4:
+        integers, limit = np.stack([integers << 4 >> 4, integers >> 4], axis=1).reshape(-1), 7
+    wanted = np.clip(np.rint(floats / larger[:, np.newaxis]), -limit, limit)
+    np.testing.assert_array_equal(integers[: floats.size], wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("dimension", [0, 1, 3])
+def test_scales_of_a_new_constant_lie_along_its_dimension(dimension: int) -> None:
+    shape, scales = np.roll((3, 2, 1, 4), dimension), np.array([0.5, 1, 2], np.float32)
+    integers = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
+    parameters = quantized([1.0] * 3, 0, dimension)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.constant("w", np.zeros(shape, np.int8), parameters))
+    graph = Graph(tflm.Model(builder.build()))
+    reals = integers * scales.reshape([3 if i == dimension else 1 for i in range(4)])
+    made = _requantized(graph, 0, reals, scales)
+    np.testing.assert_array_equal(graph.constant(made), integers)
 
 
 def test_constants_outside_the_flatbuffer_are_moved_inside() -> None:
