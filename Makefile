@@ -239,7 +239,7 @@ overlaps: $(TESTING)
 # The figures of plans, programs and reports that the tests compare with: after a change that is meant to change some.
 figures: $(TESTING)
 	$(VENV)/bin/python tests/test_figures.py
-	$(VENV)/bin/python tests/test_recorded_programs.py
+	PYTHONPATH=tools $(VENV)/bin/python tests/test_recorded_programs.py
 	$(VENV)/bin/python tests/test_public_defaults.py
 	$(VENV)/bin/python tests/test_concerns.py
 	$(VENV)/bin/python tests/test_operator_figures.py
