@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -311,6 +312,18 @@ def test_labels_of_images_are_where_no_later_block_covers_them(drawn: list[tuple
         for later in buffers[buffer["index"] + 1 :]:
             steps = range(later["first_use"], later["last_use"] + 1)
             assert not rows(buffer) & rows(later) or not set(range(begin, end)) & set(steps)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last", "text"),
+    [("tensor", 2, 5, "1 ADD\n4x5"), ("scratch", 1, 1, "0 MUL\nscratch"), ("tensor", 0, 3, "input\n4x5")],
+)
+def test_labels_of_images_are_in_the_middle_of_their_blocks(kind: str, first: int, last: int, text: str) -> None:
+    axes = MagicMock()
+    axes.figure.axes, axes.figure.get_figwidth.return_value = [axes], 40
+    buffer = {"first_use": first, "last_use": last, "offset": 100, "bytes": 40, "dims": [1, 4, 5], "kind": kind}
+    arena_plot._name(axes, {"steps": ["", "MUL", "ADD", "SUB", "DIV", "ABS"], "buffers": [buffer]}, buffer)
+    assert axes.text.call_args.args == ((first + last) / 2, 120, text)
 
 
 def test_colours_have_a_legend_and_axes_their_titles(open_page: Open, corpus: Path) -> None:

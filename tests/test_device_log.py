@@ -305,6 +305,21 @@ def test_what_failed_is_explained(line: str, advice: str, tmp_path: Path) -> Non
     assert advice in failure["advice"]
 
 
+def test_all_that_is_in_a_log_is_shown(tmp_path: Path) -> None:
+    build = Build(tflm.targets.by_name("cortex-m4"), by_name("cmsis-nn"), 0)
+    failures = [
+        "Failed to resize buffer. Requested: 8, available 5, missing: 3",
+        "Didn't find op for builtin opcode 'ABS'",
+    ]
+    header = '"Unique Tag","Total ticks across all events with that tag."'
+    lines = [*PRINTED["Log"]([Event(TAG, 7)] * 3), header, f"{TAG}, 900", *recorded(build, MODEL), *failures]
+    shown = read(tmp_path, lines, INT8_MODEL.read_bytes(), "--target", "cortex-m4", "--kernels", "cmsis-nn")["shown"]
+    parts = ["invokes 1 ", "ticks by kind of operator", "all equal", *(line.split(".")[0] for line in failures)]
+    places = [" ".join(shown.split()).find(part) for part in parts]
+    assert -1 not in places, shown
+    assert places == sorted(places)
+
+
 def test_a_log_without_anything_of_tflm_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("hello\n")
     answer = CliRunner().invoke(app, ["device-log", str(tmp_path / "log.txt"), str(INT8_MODEL)])

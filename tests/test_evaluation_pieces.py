@@ -418,6 +418,15 @@ def test_pixels_are_shares_of_255_or_integers(
     np.testing.assert_array_equal(found, expected.reshape(shape))
 
 
+@pytest.mark.parametrize(("processors", "workers"), [(6, 6), (None, 1)])
+def test_without_an_affinity_there_is_a_worker_for_each_processor(
+    processors: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    assert evaluation.default_workers() == workers
+
+
 def evaluated(inputs: Any, *others: Any, **options: Any) -> Callable[[Path], object]:
     return lambda _: tflm.evaluate(adding(1), inputs, *others, **options)
 
@@ -450,6 +459,7 @@ def saved(name: str, content: Any) -> Callable[[Path], object]:
         (saved("in.npy", np.array(["a"])), "holds <U1; samples are arrays of numbers"),
         (saved("in.npy", np.zeros((3, 0))), r"has samples of shape \[0\], without values"),
         (saved("in.npy", np.float32(1)), "is a single number; samples lie along the first dimension"),
+        (saved("in.npz", {"labels": np.zeros(3)}), "has labels but no array of samples"),
         (saved("in.txt", "1"), "data is a .npy, .npz or .csv file"),
     ],
 )

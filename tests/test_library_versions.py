@@ -61,6 +61,13 @@ def test_a_version_has_the_names_that_its_library_gives_it(name: str, found: str
 
 
 @pytest.mark.parametrize(
+    ("name", "alignment"), [("reference", 1), ("cmsis-nn", 1), ("esp-nn", 16), ("esp-nn@1.0.0", 16), ("esp-nn:ansi", 1)]
+)
+def test_vectors_of_esp_nn_need_aligned_views(name: str, alignment: int) -> None:
+    assert libraries.by_name(name).view_alignment == alignment
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("esp-nn@9.9", r"unknown version '9\.9' of ESP-NN; use one of 1\.0-beta, .*1\.2\.3"),
