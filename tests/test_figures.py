@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -181,15 +182,17 @@ def placements(name: str) -> Figures:
 
 
 def placements_in_memories(name: str) -> Figures:
-    """Costs, bounds and places of random buffers in three memories, with effort and without."""
+    """Costs, bounds and places of random buffers in three memories, by effort and number of assignments."""
     buffers = random_graph(int(name), 1)
     traffic = [size * (1 + i % 5) for i, (size, *_) in enumerate(buffers)]
     found: Figures = {}
-    for share, effort in itertools.product((4, 9), (1, 2)):
+    for share, effort, states in ((4, 1, 2048), (4, 2, 2048), (9, 1, 2048), (9, 1, 16), (6, 1, 5)):
         room = plan_bytes(buffers, place_greedily(buffers)) // share
         memories = [Memory("b", 2 * room, 3), Memory("a", room, 1), Memory("c", 99 * room, 10)]
-        made = place_in_memories([Buffer(*each) for each in buffers], traffic, memories, effort)
-        found[f"{share} {effort}"] = [made.cost, made.lower_bound, digest(repr([[*of] for of in made.spots]).encode())]
+        with mock.patch("tflm.memory.several_memories.MAX_STATES", states):
+            made = place_in_memories([Buffer(*each) for each in buffers], traffic, memories, effort)
+        places = digest(repr([[*of] for of in made.spots]).encode())
+        found[f"{share} {effort} {states}"] = [made.cost, made.lower_bound, places]
     return found
 
 
