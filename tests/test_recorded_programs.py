@@ -159,7 +159,7 @@ def program(model: tflm.Model, options: dict[str, Any]) -> list[Any]:
     text = "".join(NUMBERS.sub("", ORIGIN.sub("", made.files[name])) for name in sorted(made.files))
     largest = [None if of is None else max(of.values()) for of in (made.stack_bounds, made.code_bytes)]
     instructions = None if made.instructions.total is None else sorted(made.instructions.total.values())
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.replace(tflm.__version__, "").encode()).hexdigest()[:16]
     return [made.ram_bytes, made.constant_bytes, *largest, instructions, digest]
 
 
