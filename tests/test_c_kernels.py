@@ -386,6 +386,34 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
     )
 
 
+@pytest.mark.parametrize("is_centred", [False, True], ids=["elements", "elements less their zero point"])
+def test_a_layer_rounds_all_of_its_sums_as_the_reference(is_centred: bool) -> None:
+    """The lowest and the highest sum of each channel, and some between, wherever biases and the zero point put them."""
+    rng = np.random.default_rng(33)
+    for _ in range(60):
+        channels, taps = 5, int(rng.integers(1, 9))
+        lowest = int(rng.choice([-128, -40, 0]))
+        weights = rng.integers(lowest, 128, (channels, taps))
+        zero_point, reach = int(rng.choice([-128, -5, 0, 105, 127])), int(abs(weights).sum(axis=1).max()) * 128
+        bias = rng.integers(-4 * reach - 1, 4 * reach + 2, channels)
+        shift = np.log2(float(rng.choice([1, 40, 400])) / (reach + 1)).round().astype(np.int64)
+        multiplier = QuantizedMultiplier(rng.integers(1 << 30, 1 << 31, channels), np.full(channels, shift))
+        output = OutputStage(int(rng.integers(-128, 128)), -128, 127)
+        layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], bias, multiplier, output, zero_point)
+        ends = np.where(weights > 0, 127, -128)
+        x = np.concatenate([ends, -1 - ends, rng.integers(-128, 128, (20, taps)), np.full((1, taps), zero_point)])
+        products = (x - zero_point if is_centred else x) @ weights.T
+        make = layer.centred_requantizer if is_centred else layer.requantizer
+        found = make(np.dtype(np.int8), np.dtype(np.int8))
+        assert found is not None
+        rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
+        addend, *constants = found.table.reshape(channels, CONSTANTS).astype(np.int64).T
+        expected = output.clamp(multiplier((x - zero_point) @ weights.T + bias))
+        for sums, outputs in zip(products + addend, expected.tolist()):
+            values = [int(rounding(*each)) for each in zip(sums, *constants)]
+            assert [clamp(value, found.activation_min, found.activation_max) for value in values] == outputs
+
+
 @pytest.mark.parametrize("exponents", [(0, 0, 0), (2, 0, 5)])
 def test_16_bit_sums_with_large_multipliers_are_rounded_in_32_bits(exponents: tuple[int, ...]) -> None:
     multiplier = WideQuantizedMultiplier(np.array([1 << 30, 1717986944, (1 << 31) - 1], np.int64), np.array(exponents))

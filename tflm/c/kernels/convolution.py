@@ -60,8 +60,9 @@ class Layer:
         largest = abs(self.zero_point) - int(np.iinfo(x_dtype).min)
         if (largest * self.magnitudes()).max(initial=0) >= 1 << 31:
             return None
-        limits = self._limits(x_dtype, self._bias_with_zero_point())
-        return requantizer(self.multiplier, self.output, self.bias, limits, y_dtype)
+        middle = self._bias_with_zero_point()
+        limits = self._limits(x_dtype, middle)
+        return requantizer(self.multiplier, self.output, self.bias, limits, y_dtype, middle)
 
     def _bias_with_zero_point(self) -> npt.NDArray[np.int64]:
         return self.bias - self.zero_point * self._by_channel(self.weights.astype(np.int64))

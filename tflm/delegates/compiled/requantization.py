@@ -276,10 +276,11 @@ def _stepping(
     output: OutputStage,
     bias: npt.NDArray[np.int64],
     limits: npt.NDArray[np.int64],
+    middle: npt.NDArray[np.int64],
 ) -> Requantizer | None:
     """Return the fastest requantizer to int8; None if not all channels have constants."""
-    products = limits - abs(bias)
-    columns = np.stack([significand, exponent, bias - products, bias + products], axis=1)
+    reach = limits - abs(middle)
+    columns = np.stack([significand, exponent, middle - reach, middle + reach], axis=1)
     found = _single_rounding(columns.tobytes(), output.zero_point, output.minimum, output.maximum)
     if found is None:
         return None
@@ -332,12 +333,14 @@ def requantizer(
     bias: npt.NDArray[np.int64],
     limits: npt.NDArray[np.int64],
     y_dtype: np.dtype[Any],
+    middle: npt.NDArray[np.int64] | None = None,
 ) -> Requantizer | None:
     """Return the requantizer of a layer; None if its values can exceed 32 bits.
 
     Args:
         bias: addend of each channel's sums.
         limits: upper bounds of the absolute values of each channel's sums, including the bias.
+        middle: of the lowest and the highest sum of each channel, including the bias; by default the bias.
     """
     if bias.size and max(abs(bias).max(), limits.max()) >= 1 << 31:
         return None
@@ -348,7 +351,7 @@ def requantizer(
     # Saturated bounds say nothing about the actual range.
     is_bounded = bool((limits < LARGEST).all())
     if is_bounded and not isinstance(multiplier, WideQuantizedMultiplier) and y_dtype == np.int8:
-        stepping = _stepping(significand, exponent, output, bias, limits)
+        stepping = _stepping(significand, exponent, output, bias, limits, bias if middle is None else middle)
     return stepping or exact_requantizer(multiplier, output, bias, limits, y_dtype)
 
 
