@@ -116,8 +116,10 @@ def test_an_archive_gives_no_more_than_fits_into_memory(tmp_path: Path, monkeypa
     np.savez(tmp_path / "many.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1001)})
     np.savez(tmp_path / "fits.npz", **{f"in_{i}_0": np.zeros((1, 1), np.int8) for i in range(1000)})
     np.savez(tmp_path / "data.npz", x=np.zeros((1001, 1), np.int8))
+    np.savez(tmp_path / "two.npz", x=np.zeros((501, 1), np.int8), y=np.zeros((501, 1), np.int8))
     assert "at most 1,000 B are read" in little_memory(lambda: read_inputs(tmp_path / "many.npz", INPUTS))
-    assert "at most 1,000 B are read" in little_memory(lambda: data_set(tmp_path / "data.npz"))
+    for name in ("data.npz", "two.npz"):
+        assert "at most 1,000 B are read" in little_memory(partial(data_set, tmp_path / name))
     assert len(read_inputs(tmp_path / "fits.npz", INPUTS)) == 1000
 
 

@@ -242,6 +242,18 @@ def test_a_reshape_and_a_transpose_that_moves_nothing_become_one_reshape(oracle:
     assert folded_names(oracle, graph.build([graph.last])) == ["RESHAPE"]
 
 
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [(BuiltinOperator.RESHAPE, ["RESHAPE"]), (BuiltinOperator.EXPAND_DIMS, ["RESHAPE", "EXPAND_DIMS"])],
+)
+def test_only_reshapes_read_the_start_of_a_chain(oracle: Oracle, code: BuiltinOperator, names: list[str]) -> None:
+    graph = Leftovers((1, 2, 1, 8), INT8)
+    x = graph.operator(BuiltinOperator.RESHAPE, [graph.last, graph.numbers((2, 8))], (2, 8))
+    made = (2, 1, 8)
+    graph.operator(code, [x, graph.numbers(made if code == BuiltinOperator.RESHAPE else (1,))], made)
+    assert folded_names(oracle, graph.build([graph.last])) == names
+
+
 def test_transposes_of_variables_stay_in_their_place() -> None:
     """The variable changes between the TRANSPOSE and what reads its output."""
     builder = ModelBuilder()
