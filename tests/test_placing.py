@@ -432,6 +432,27 @@ def test_a_subgraph_of_its_own_has_steps_of_its_own() -> None:
     assert lives == [(0, 1, 0), (1, 2, -1), (2, 2, 16), (1, 1, -1), (3, 3, -1)]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("nodes", "missing", "always"),
+    [
+        ([node([0], [1]), node([1], [2])], "", False),
+        ([node([0], [1]), node([0], [2])], "tensor 1 .*nothing reads", False),
+        ([node([0], [2])], "tensor 1 .*nothing makes or reads", True),
+    ],
+)
+def test_releases_that_plan_subgraphs_alone_refuse_tensors_without_uses(
+    nodes: list[Any], missing: str, always: bool, fails: bool
+) -> None:
+    pairs = [(each, None) for each in nodes]
+    builder = SubgraphLifetimeBuilder(graph_of([(3, [0], [2])]), 0, pairs, tensors(4, 4, 4), [], None)
+    if always or (missing and fails):
+        with pytest.raises(ArenaError, match=missing):
+            builder.build(unread_outputs_fail=fails)
+    else:
+        assert len(builder.build(unread_outputs_fail=fails)) == 3
+
+
 # LiteRT's places.
 
 
