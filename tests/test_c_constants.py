@@ -16,8 +16,9 @@ from test_compile import WARNINGS
 
 import tflm
 from tflm.c.constants import LINE_LENGTH, integer_literal, lines_of, short_lines, table_definition, wrapped
-from tflm.c.program import _span
+from tflm.c.program import Pointer, Table, _moves_nothing, _span
 from tflm.c.stage_table import Argument, stage_table
+from tflm.delegates.compiled.movement import move_elements
 from tflm.schema import BuiltinOperator, TensorType
 
 DTYPES = [*(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")), "float32", "float64", "bool"]
@@ -152,3 +153,25 @@ def test_of_a_view_no_more_is_stored_than_from_its_first_element_to_its_last(vie
     values = np.ravel(part).tolist()
     assert memory.tolist() == list(range(min(values), max(values) + 1))
     assert begin == 2 * (values[0] - min(values))
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "moves_nothing"),
+    [
+        ([(2, 12, 12), (3, 4, 4), (4, 1, 1)], True),
+        ([(1, 9, 5), (3, 4, 4), (4, 1, 1)], True),
+        ([(2, 12, 12), (3, 4, 4), (2, 1, 2)], False),
+        ([(2, 12, 8), (3, 4, 4), (4, 1, 1)], False),
+        ([(2, 8, 12), (1, 4, 1), (4, 1, 1)], False),
+    ],
+)
+def test_a_copy_to_itself_is_left_out_if_its_elements_stay_in_order(
+    dimensions: list[tuple[int, int, int]], moves_nothing: bool
+) -> None:
+    """Dimensions are a size, and the steps of target and source."""
+    whole = [*[(1, 0, 0)] * (6 - len(dimensions)), *dimensions]
+    elements = np.zeros(64, np.int8)
+    step = move_elements.step(target=elements, source=elements, steps=np.array(whole, np.int32).reshape(-1))
+    place, other = Pointer(Table("a", elements), 0), Pointer(Table("b", elements), 0)
+    assert _moves_nothing(step, {"target": place, "source": place}) == moves_nothing
+    assert not _moves_nothing(step, {"target": place, "source": other})
