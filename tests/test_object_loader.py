@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import mmap
 import os
 import platform
 import subprocess
@@ -95,6 +96,28 @@ def test_a_function_is_found_behind_another_one() -> None:
 def test_what_cannot_be_loaded_is_refused(made: bytes) -> None:
     with pytest.raises(object_loader.UnsupportedError):
         object_loader.load(made, copied.symbol)
+
+
+@here_only
+@pytest.mark.parametrize(
+    ("count", "reason", "changes"),
+    [
+        (1, "is not code or constants", {"flags": object_loader.LOADED | object_loader.WRITABLE}),
+        (1, "is not code or constants", {"kind": object_loader.SYMBOLS}),
+        (1, "is not code or constants", {"alignment": 2 * mmap.PAGESIZE}),
+        (1, "is truncated", {"size": len(MADE) + 1, "offset": 0}),
+        (1, "is truncated", {"size": 1, "offset": len(MADE)}),
+        (2, "its sections overlap", {"size": len(MADE) // 2 + 1, "offset": 0}),
+    ],
+)
+def test_sections_that_cannot_be_loaded_are_refused(count: int, reason: str, changes: dict[str, int]) -> None:
+    sections = list(object_loader._sections(MADE))
+    loaded, _ = object_loader._layout(MADE, sections)
+    for place in [*loaded][:count]:
+        sections[place] = sections[place]._replace(**changes)
+    assert len(loaded) >= count
+    with pytest.raises(object_loader.UnsupportedError, match=reason):
+        object_loader._layout(MADE, sections)
 
 
 @pytest.mark.parametrize("value", [2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1])
