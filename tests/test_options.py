@@ -85,7 +85,7 @@ EXCLUSIVE = {
         *(("--boards", "--short"), ("--all-targets", "--kernels cmsis-nn --target cortex-m4")),
     ),
     "compare": (("--inputs in.npz", "--seed 1"), ("--inputs in.npz", "--steps 1")),
-    "compile": (("--serve", "--feed-rows 1"),),
+    "compile": (("--serve", "--feed-rows 1"), ("--ram 1K", "--memories A:1M", "--optimize ram")),
     "device": (("--inputs in.npz", "--random 1"), ("--inputs in.npz", "--seed 1")),
     "export": (*(("--compiled", each) for each in ("--tflm esphome", "--typed", "--dump")),),
     "fit": (("--ram 1M", "--board pico"),),
