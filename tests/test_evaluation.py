@@ -246,6 +246,12 @@ def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
     assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
 
 
+@pytest.mark.parametrize(("shape", "reason"), [((0, 8), "$"), ((2, 7), r": sample 0: has shape \[7\]")])
+def test_calibration_needs_a_sample(shape: tuple[int, int], reason: str) -> None:
+    with pytest.raises(tflm.DataError, match=f"no sample of the data could be run{reason}"):
+        tflm.calibrate_report(classifier(), np.zeros(shape, np.int8))
+
+
 def test_calibration_says_what_is_cut_off_and_what_is_never_used() -> None:
     wide = np.full((10, 8), 127, np.int8)
     narrow = np.full((10, 8), 4, np.int8)

@@ -20,7 +20,7 @@ import tflm
 from tflm.errors import DataError
 from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
-from tflm.evaluation.input_files import fitted, read_inputs
+from tflm.evaluation.input_files import fitted, read_given, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
 from tflm.evaluation.samples import Arrays, Sample, Stream
@@ -416,6 +416,29 @@ def test_pixels_are_shares_of_255_or_integers(
     expected = rounded(np.float32(pixels) / np.float32(255), type) if real or type is TensorType.FLOAT32 else integers
     assert found.dtype == tensor.data.dtype
     np.testing.assert_array_equal(found, expected.reshape(shape))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["x0={}", "x0={}"], "input 'x0' is given twice"),
+        (["x0={}", "x2={}"], r"unknown input 'x2' \(available: x0, x1\)"),
+        (["{}", "x1={}"], "the model has several inputs; use one of --inputs x0="),
+        (["x0={}"], r"input 1 \(x1\) is missing"),
+    ],
+)
+def test_each_input_has_a_file(
+    given: list[str], message: str, tensors: dict[int, list[TfLiteTensor]], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "in.npy", A.reshape(1, 2))
+    with pytest.raises(DataError, match=message):
+        read_given([each.format(tmp_path / "in.npy") for each in given], tensors[2], {"x0": 0, "x1": 1}, False)
+
+
+def test_a_confusion_matrix_needs_labels() -> None:
+    found: Any = MagicMock(classification=None)
+    with pytest.raises(DataError, match="a confusion matrix needs labels"):
+        pictures.write_confusion(Path("c.png"), found)
 
 
 @pytest.mark.parametrize(("processors", "workers"), [(6, 6), (None, 1)])
