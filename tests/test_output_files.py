@@ -24,6 +24,7 @@ from example_models import INT8_MODEL
 from test_cli import run
 
 import tflm
+from tflm.application.errors import OptionError
 from tflm.application.output_files import OutputRules, Written, obsolete_files
 from tflm.atomic_write import append, approval, write_atomically, write_files
 from tflm.cli.app import NAMES, function_of
@@ -338,9 +339,22 @@ def test_a_refit_that_fits_nothing_leaves_no_firmware(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.rglob("*") if each.is_file() and each.parent != tmp_path] == []
 
 
-def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
-    rules = OutputRules()
+def test_outputs_are_checked_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, mine = OutputRules(), tmp_path / "mine"
+    mine.write_text("not from tflm")
     with pytest.raises(FileNotFoundError, match="no folder"):
         rules.require(tmp_path / "nowhere" / "file", Written.FILE)
     with pytest.raises(NotADirectoryError):
         rules.require(Path(INT8_MODEL), Written.FOLDER)
+    with pytest.raises(IsADirectoryError, match="name a file"):
+        rules.require(tmp_path, Written.FILE)
+    with pytest.raises(OptionError, match="--force"):
+        rules.require(mine, Written.FILE)
+    OutputRules(force=True).require(mine, Written.FILE)
+    OutputRules().require(mine, Written.UPDATED)
+    rules.require(tmp_path / "new", Written.FILE)
+    with pytest.raises(OptionError, match="named for two outputs"):
+        rules.require(tmp_path / "here" / ".." / "new", Written.FILE)
+    monkeypatch.setattr(os, "access", lambda folder, mode: mode != os.W_OK)
+    with pytest.raises(PermissionError, match="is not writable"):
+        rules.require(tmp_path / "other", Written.FILE)
