@@ -100,6 +100,8 @@ def test_bounds_in_tables_are_known(sizes: list[int], count: int) -> None:
 def test_bounds_in_ram_are_counted_once() -> None:
     trips = trips_of(KernelCall(odometer, {"x": RAM, "steps": RAM, "count": 7}))
     assert set(trips.values()) == {1, 7}
+    loops = [count for name, count in trips.items() if " for " in name]
+    assert sorted(loops) == [1, 1, 7, 7]  # the inner loops with those around them
 
 
 @pytest.mark.parametrize("operator", ["ARG_MAX", "MEAN", "SUM"])
