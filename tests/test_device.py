@@ -32,7 +32,7 @@ from tflm.application.machine import MachineOptions
 from tflm.application.progress import silent
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
 from tflm.atomic_write import write_files
-from tflm.device import Device
+from tflm.device import Device, session
 from tflm.device.device import NEVER
 from tflm.device.session import BEGIN, MAX_PAYLOAD, PROTOCOL, REPLY, Frame, FrameReader, Kind, Session
 from tflm.device.transports import FileWire
@@ -121,6 +121,25 @@ def test_an_operator_is_announced_for_one_request() -> None:
     assert session.announced == 3
     session.request(Kind.RESET)
     assert session.announced is None
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (
+            session.Status.UNKNOWN_SESSION,
+            tflm.DeviceReset,
+            "script: the device was reset, or answers another program as well; operator 3 began, and did not end",
+        ),
+        (session.Status.NOT_NOW, tflm.DeviceError, "script: the device can't invoke now; connect again"),
+    ],
+)
+def test_a_request_that_a_device_refuses_is_an_error(status: int, error: type[Exception], message: str) -> None:
+    refused = [(Kind.ANNOUNCE, (3).to_bytes(4, "little")), (Kind.INVOKE, bytes([status]))]
+    opened = Session(Script([[HELLO], refused]))
+    opened.open()
+    with pytest.raises(error, match=f"^{message}$"):
+        opened.request(Kind.INVOKE)
 
 
 class Silent(Script):

@@ -12,10 +12,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from example_models import INT8_MODEL
 
 import tflm
 from tflm.application.common_layers import common_models
+from tflm.application.errors import RequestError
+from tflm.application.progress import silent
 from tflm.application.running import is_long_for_numpy
+from tflm.application.warming import warm_cache
+from tflm.compiler import cached_files, machine_code
 from tflm.delegates import Compiled
 from tflm.runtime.growing_arena import ready_interpreter
 
@@ -107,6 +112,15 @@ def kernels_of(models: Iterable[tflm.Model]) -> set[str]:
         ready_interpreter(model, delegates=[engine])
         names |= engine.kernels.keys()
     return names
+
+
+def test_a_kernel_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TFLM_COMPILED", raising=False)
+    monkeypatch.setattr(cached_files, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(machine_code, "unknown", lambda kernels: list(kernels)[:2])
+    monkeypatch.setattr(machine_code, "load", lambda kernels: {"it is odd": [kernel.symbol for kernel in kernels]})
+    with pytest.raises(RequestError, match=r"^cannot compile \S+, \S+: it is odd$"):
+        warm_cache([tflm.Model.from_file(INT8_MODEL)], silent)
 
 
 def test_common_layers_have_the_kernels_of_common_networks(corpus: Path) -> None:
