@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 from models import Arrays, Case, Draw
 
-from tflm.schema import ELEMENT_TYPES, read_model, write_model
-from tflm.schema.tables import Buffer, Model
+from tflm.schema import ELEMENT_TYPES, BuiltinOperator, read_model, write_model
+from tflm.schema.tables import Buffer, Model, builtin_code
 
 
 def at_an_edge(draw: Draw, case: Case) -> Case:
@@ -52,10 +52,14 @@ def _with_input(draw: Draw, root: Model, invocations: list[Arrays]) -> None:
 
 
 def _without_operand(draw: Draw, root: Model, invocations: list[Arrays]) -> None:
-    """Leave an operand out: it is -1, or there are fewer."""
+    """Leave an operand out: it is -1, or there are fewer.
+
+    Without a part, TFLM leaves the rest of a CONCATENATION's output as it is; here it is refused.
+    """
     operator = draw(st.sampled_from(root.subgraphs[0].operators))
+    is_whole = builtin_code(root.operator_codes[operator.opcode_index]) is BuiltinOperator.CONCATENATION
     operands = list(operator.inputs or ())
-    if operands:
+    if operands and not is_whole:
         place = draw(st.integers(0, len(operands) - 1))
         operands[place] = -1
         is_last = place == len(operands) - 1

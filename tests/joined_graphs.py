@@ -20,8 +20,8 @@ INVOKES = 3
 
 CONVEYED = (INT8, INT16)
 
-KEPT_ALONE = {"BasicClassifier", "SignalFilterBank", "TFLite_Detection_PostProcess"}
-"""Operators whose integers are indices and classes."""
+KEPT_ALONE = {"BasicClassifier", "DIV", "SignalFilterBank", "TFLite_Detection_PostProcess"}
+"""Operators whose integers are indices and classes, or divisors: a division by zero is undefined in TFLM."""
 
 ONE_SIGNAL = "Signal"
 """Operators of this prefix have a signal as their first input, and tables as the others."""
