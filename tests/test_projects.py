@@ -467,6 +467,16 @@ def test_an_arena_in_psram_has_the_attribute_of_esp_idf(compiler: str, tmp_path:
     assert syntax_check(compiler, tmp_path) == 2
 
 
+def test_partitions_of_an_esp32_end_where_its_flash_ends() -> None:
+    """They follow each other, after the boot loader and the table itself."""
+    files = on_esp(1000)
+    rows = [line.split(", ") for line in files["partitions.csv"].splitlines()[1:]]
+    places = [(int(offset, 16), int(size, 16)) for *_, offset, size in rows]
+    ends = [offset + size for offset, size in places]
+    assert [offset for offset, _ in places] == [0x9000, *ends[:-1]]
+    assert ends[-1] == machine("esp32-s3-eye").board.flash_bytes
+
+
 def test_an_arena_too_large_for_an_array_is_on_the_heap(compiler: str, tmp_path: Path) -> None:  # noqa: F811
     files = on_esp(290_000)
     write_files(tmp_path, files)
