@@ -407,3 +407,18 @@ def test_no_label_of_an_axis_is_cut_off(open_page: Open, streaming_model: Path, 
     )
     assert ends
     assert all(end <= limit + 1 for end, limit in ends)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 2, *[st.integers(1, 4)] * 2), min_size=1, max_size=5))
+def test_a_label_is_where_no_later_block_covers_its_own(rows: list[tuple[int, int, int, int]]) -> None:
+    """Blocks over each other, as in plans where outputs lie over inputs, in steps and bytes."""
+    names = ("offset", "first_use", "bytes", "steps")
+    blocks = [{**dict(zip(names, row)), "last_use": row[1] + row[3] - 1, "name": i} for i, row in enumerate(rows)]
+    for place, block in enumerate(blocks):
+        free = range(*arena_plot._uncovered({"buffers": blocks}, block))
+        for other in blocks[place + 1 :]:
+            shares_bytes = {*range(block["offset"], block["offset"] + block["bytes"])} & {
+                *range(other["offset"], other["offset"] + other["bytes"])
+            }
+            assert not shares_bytes or not {*free} & {*range(other["first_use"], other["last_use"] + 1)}
+        assert {*free} <= {*range(block["first_use"], block["last_use"] + 1)}

@@ -403,6 +403,9 @@ def test_head_and_tail_in_two_memories_are_two_arenas(compiler: str, tmp_path: P
     created = re.search(r"MicroAllocator::Create\((.*?)\);", files["main.cc"])
     assert created is not None
     assert created[1] == "tail_arena, kMTailArenaSize, head_arena, kMHeadArenaSize"  # the persistent one first
+    assert re.search(
+        r"its [a-z ]*head of [0-9,]+ B.* in DTCM, its [a-z ]*tail of [0-9,]+ B.* in SRAM", files["README.md"]
+    )
     write_files(tmp_path, files)
     assert syntax_check(compiler, tmp_path) == 2
 
