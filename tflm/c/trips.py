@@ -37,12 +37,23 @@ Counter = Callable[..., None]
 def trips_of(call: KernelCall) -> dict[str, int]:
     """Return how often each loop and branch of a kernel runs in a call, by function and number in it."""
     kernel, operands = call
-    tables = {name: found for name, found in _tables(operands).items() if found is not None}
-    values = {**tables, **dict.fromkeys(_axes(kernel, operands, frozenset(tables)), _LAST)}
-    known = {name: values[name] for name in _deciding(kernel, frozenset(values))}
+    known = _known_arrays(kernel, operands)
     counting = _counting(kernel, frozenset(known))
     values = {name: known.get(name) if isinstance(value, Pointer) else value for name, value in operands.items()}
     return {CALL: 1, **dict(zip(counting.names, _counts(counting, counting.arguments(values))))}
+
+
+def _known_arrays(kernel: Kernel, operands: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the arrays that decide how often loops run: constant tables, and axes in RAM.
+
+    The values of others are not read: these may be data of the model, and offsets that follow from an assumed axis may
+    lie outside of them.
+    """
+    if not _counting(kernel, frozenset()).uncertain_loops:
+        return {}
+    tables = {name: found for name, found in _tables(operands).items() if found is not None}
+    arrays = {**tables, **dict.fromkeys(_axes(kernel, operands, frozenset(tables)), _LAST)}
+    return {name: arrays[name] for name in _deciding(kernel, frozenset(arrays))}
 
 
 class _LastAxis:
@@ -68,13 +79,7 @@ def _axes(kernel: Kernel, operands: Mapping[str, Any], known: frozenset[str]) ->
 
 @functools.cache
 def _deciding(kernel: Kernel, known: frozenset[str]) -> frozenset[str]:
-    """Return the arrays that decide how often loops run.
-
-    The values of others are not read: these may be data of the model, and offsets that follow from an assumed axis may
-    lie outside of them.
-    """
-    if not _counting(kernel, frozenset()).uncertain_loops:
-        return frozenset()
+    """Return the known arrays without which the trips of some loop depend on data."""
     loops = _counting(kernel, known).uncertain_loops
     return frozenset(name for name in known if _counting(kernel, known - {name}).uncertain_loops > loops)
 
