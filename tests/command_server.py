@@ -16,11 +16,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from example_models import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm
 
-MODEL = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
+MODEL = str(INT8_MODEL)
 SECONDS = 120
 LOADED = ("tflm", "typer", "rich", "matplotlib", "PIL", "sklearn", "scipy", "llvmlite")
 ROOMS = ("tflm.cli", "tflm.application", "tflm.planning", "tflm.rewriting", "tflm.firmware", "tflm.boards")

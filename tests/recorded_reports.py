@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from example_models import EXAMPLE
+
 RECORDED = Path(__file__).with_name("recorded") / "reports.json"
 SENTENCES = RECORDED.with_name("sentences.json")
 CHECKS = RECORDED.with_name("checks.json")
-EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
-INT8, FLOAT = (str(EXAMPLES / f"hello_world_{type}.tflite") for type in ("int8", "float"))
+INT8, FLOAT = (str(EXAMPLE / f"hello_world_{type}.tflite") for type in ("int8", "float"))
 
 MOST = 200
 """Figures of a report that are recorded one by one; of longer reports, the sum is recorded."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import CORPUS
 from differential import assert_close, measured_figures, printed_figures, run
+from example_models import EXAMPLE
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
@@ -38,8 +39,6 @@ from tflm.schema.tables import METADATA_NAME, encode_offsets
 from tflm.testing import graphs
 from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import OPERATORS
-
-EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 
 RECORDS = {
     "kTfLiteEvalTensorData": tflm.RecordedAllocationType.EVAL_TENSOR_DATA,

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 
 import tflm
 
-PATH = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
+PATH = str(INT8_MODEL)
 MODEL = tflm.Model.from_file(PATH)
 RESOLVER = tflm.AllOpsResolver()
 

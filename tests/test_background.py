@@ -21,6 +21,7 @@ from unittest import mock
 import numpy as np
 import outcomes
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import Arrays
@@ -34,8 +35,6 @@ from tflm.delegates import Compiled
 from tflm.testing.operators import OPERATORS
 
 EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else 2
-
-MODEL = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
 
 
 def interpreter_of(model: bytes, **delegate: Any) -> tflm.MicroInterpreter:
@@ -164,7 +163,7 @@ class Gate:
     def __init__(self) -> None:
         self.opened, self.begun = threading.Event(), threading.Event()
         self.error: Exception | None = None
-        interpreter_of(MODEL.read_bytes())
+        interpreter_of(INT8_MODEL.read_bytes())
         self.objects = cache.read
 
     def object_of(self, kernel: Kernel) -> bytes:
@@ -200,7 +199,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 def expected() -> list[bytes]:
-    return answer(interpreter_of(MODEL.read_bytes(), compiles=False), INPUTS)
+    return answer(interpreter_of(INT8_MODEL.read_bytes(), compiles=False), INPUTS)
 
 
 def is_compiled(interpreter: tflm.MicroInterpreter) -> bool:
@@ -254,7 +253,7 @@ def test_small_requests_are_compiled_first_and_kernels_without_numba_before_othe
 
 
 def test_an_interpreter_becomes_what_it_would_have_been(gate: Gate) -> None:
-    interpreter = interpreter_of(MODEL.read_bytes(), in_background=True)
+    interpreter = interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
     assert gate.begun.wait(50)
     assert answer(interpreter, INPUTS) == expected()
     assert not is_compiled(interpreter)
@@ -266,10 +265,10 @@ def test_an_interpreter_becomes_what_it_would_have_been(gate: Gate) -> None:
 
 
 def test_who_waits_for_kernels_gets_them(gate: Gate) -> None:
-    interpreter_of(MODEL.read_bytes(), in_background=True)
+    interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
     assert gate.begun.wait(50)
     threading.Timer(0.01, gate.opened.set).start()
-    assert is_compiled(interpreter_of(MODEL.read_bytes()))
+    assert is_compiled(interpreter_of(INT8_MODEL.read_bytes()))
 
 
 @pytest.mark.parametrize("filters", ["default", "error"])
@@ -280,7 +279,7 @@ def test_a_compiler_that_fails_leaves_numpy_in_place(
     gate.error = error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(filters)
-        interpreter = interpreter_of(MODEL.read_bytes(), in_background=True)
+        interpreter = interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
         gate.opened.set()
         wait_for_thread()
         for _ in range(2):
@@ -293,7 +292,7 @@ def test_a_compiler_that_fails_leaves_numpy_in_place(
 
 
 def test_an_interpreter_that_is_deleted_frees_its_memory_at_once(gate: Gate) -> None:
-    interpreter = interpreter_of(MODEL.read_bytes(), in_background=True)
+    interpreter = interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
     answer(interpreter, INPUTS)
     gone = weakref.ref(interpreter._allocated.graph)  # type: ignore[union-attr]
     gc.disable()
@@ -317,7 +316,7 @@ def _interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_interruptible")
 def test_ctrl_c_leaves_the_compiler_at_work(gate: Gate) -> None:
-    interpreter = interpreter_of(MODEL.read_bytes(), in_background=True)
+    interpreter = interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
     assert gate.begun.wait(50)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
@@ -361,7 +360,7 @@ def test_a_process_ends_while_the_compiler_is_at_work(then: str, tmp_path: Path)
     environment = {**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)}
     script = SCRIPT + then + "\nprint(compiler_process._compiler._child.pid)"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(MODEL)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(INT8_MODEL)],
         env=environment,
         capture_output=True,
         text=True,
@@ -385,7 +384,7 @@ def test_short_processes_get_their_kernels_compiled(tmp_path: Path) -> None:
     is_compiled, before = False, -1
     while not is_compiled:
         done = subprocess.run(
-            [sys.executable, "-c", script, str(MODEL)], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script, str(INT8_MODEL)], env=environment, capture_output=True, text=True, check=True
         )
         is_compiled = done.stdout == "True\n"
         kept = len([file for file in tmp_path.iterdir() if not file.name.startswith("lock")])

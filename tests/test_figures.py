@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from example_models import EXAMPLE
 from image_graphs import Images, shrinking_network
 from networks import branches
 from test_planners import random_graph, tight_problem
@@ -31,7 +32,6 @@ from tflm.schema import BuiltinOperator, ModelBuilder, Padding
 from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "figures.json"
-EXAMPLES = Path(__file__).parents[1] / "examples" / "hello_world"
 RESOLVER = tflm.AllOpsResolver()
 Figures = dict[str, Any]
 
@@ -93,7 +93,7 @@ MODELS: dict[str, Callable[[], tflm.Model]] = {
     "striding": striding,
     "wide": wide,
     "window": window,
-    "dense": lambda: tflm.Model.from_file(EXAMPLES / "hello_world_int8.tflite"),
+    "dense": lambda: tflm.Model.from_file(EXAMPLE / "hello_world_int8.tflite"),
 }
 """Models by name."""
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from example_models import EXAMPLE
 
 import tflm
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 MODELS = ["hello_world_float.tflite", "hello_world_int8.tflite"]
 
 

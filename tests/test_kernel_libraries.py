@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import outcomes
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import assume, given, settings
 from models import Case
 from sampling import examples
@@ -37,7 +38,6 @@ from tflm.schema import (
 from tflm.testing.operators import OPERATORS
 
 PART_OF_EXTENSION = {"none": "cortex-m3", "dsp": "cortex-m4", "mve": "cortex-m55"}
-HELLO_WORLD = Path(__file__).parent.parent / "examples" / "hello_world" / "hello_world_int8.tflite"
 RECORDS = ("arena_cmsis_nn.jsonl", "arena_esp_nn.jsonl", "arena_arduino.jsonl")
 
 
@@ -96,7 +96,7 @@ def test_what_others_measured_on_boards_is_reproduced(corpus: Path) -> None:
     ("kernels", "target", "part"), [("cmsis-nn", "esp32s3", "cortex-m55"), ("esp-nn", "cortex-m4", "esp32p4")]
 )
 def test_a_library_is_for_its_parts_only(kernels: str, target: str, part: str) -> None:
-    model = tflm.Model.from_file(HELLO_WORLD)
+    model = tflm.Model.from_file(INT8_MODEL)
     for target_of_name in (tflm.targets.by_name(target), tflm.targets.HOST, tflm.targets.CORTEX_M):
         with pytest.raises(tflm.TflmError, match=f"{kernels}.*{target_of_name.name}.*{part}"):
             tflm.measure_arena(model, tflm.AllOpsResolver(), target=target_of_name, kernels=kernels)
@@ -110,7 +110,7 @@ def test_an_unknown_library_is_refused_by_name() -> None:
 def test_a_library_of_the_users_own_takes_what_it_declares() -> None:
     asked = always(PersistentBuffer("sums", 100), ScratchBuffer("columns", 48))
     own = libraries.KernelLibrary("own", "1", memory={"FULLY_CONNECTED": OperatorMemory(None, asked, nothing)})
-    model = tflm.Model.from_file(HELLO_WORLD)
+    model = tflm.Model.from_file(INT8_MODEL)
     layers = len(model.subgraphs[0].operators or ())
     found = measured(model, "cortex-m4", own)
     assert [b.bytes for b in found.buffers if b.kind == "scratch"] == [48] * layers
@@ -258,7 +258,7 @@ def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
 
 
 def test_a_plan_needs_a_library_for_each_part() -> None:
-    model, parts = tflm.Model.from_file(HELLO_WORLD), [tflm.targets.CORTEX_M, tflm.targets.HOST]
+    model, parts = tflm.Model.from_file(INT8_MODEL), [tflm.targets.CORTEX_M, tflm.targets.HOST]
     with pytest.raises(tflm.ArgumentError, match="2 targets, but 1 kernel libraries"):
         tflm.plan(model, target=parts, kernels=["reference"])
 

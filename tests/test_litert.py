@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from test_shapes import flattened, pooled
 
 import tflm
@@ -34,9 +35,6 @@ from tflm.schema import (
 )
 from tflm.schema.enums import DimensionType
 from tflm.schema.tables import DimensionMetadata, Int32Vector
-
-EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
-INT8_MODEL = EXAMPLE / "hello_world_int8.tflite"
 
 litert = importlib.import_module("ai_edge_litert.interpreter") if importlib.util.find_spec("ai_edge_litert") else None
 beside_litert = pytest.mark.skipif(litert is None, reason="ai-edge-litert is not installed")

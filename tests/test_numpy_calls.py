@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 
 import tflm
 from tflm.kernels.arithmetic.requantization import clip, einsum, private
 
-MODEL = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
+MODEL = str(INT8_MODEL)
 
 WITHOUT_PRIVATE_MODULES = """
 import importlib.abc, sys

@@ -17,6 +17,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,8 +31,6 @@ from tflm.compiler.language import Int64s, emitted
 IS_LOADED_HERE = sys.platform == "linux" and platform.machine() == "x86_64"
 
 here_only = pytest.mark.skipif(not IS_LOADED_HERE, reason="elsewhere LLVM loads object files")
-
-MODEL = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
 
 
 @emitted
@@ -161,7 +160,7 @@ print("llvmlite.binding" in sys.modules)
 @here_only
 def test_a_process_that_finds_everything_in_files_does_not_load_llvm(tmp_path: Path) -> None:
     variables = {**os.environ, cached_files.CACHE_VARIABLE: str(tmp_path), "TFLM_COMPILED": "wait"}
-    command = [sys.executable, "-c", RUN, str(MODEL)]
+    command = [sys.executable, "-c", RUN, str(INT8_MODEL)]
     first, second = (subprocess.check_output(command, text=True, env=variables) for _ in range(2))
     assert (first, second) == ("True\n", "False\n")
 

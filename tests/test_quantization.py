@@ -12,6 +12,7 @@ from typing import Any
 import float_models
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
@@ -41,7 +42,6 @@ from tflm.schema import (
 from tflm.schema.tables import METADATA_NAME, Buffer, encode_offsets
 from tflm.testing.operators import OPERATORS
 
-INT8_MODEL = Path(__file__).parents[1] / "examples/hello_world/hello_world_int8.tflite"
 M4 = tflm.targets.by_name("cortex-m4")
 LAYER = float_models.one_layer()
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import assert_close, measured_figures, run
+from example_models import EXAMPLE
 from models import INT8, INT16, INT32
 from test_arena import figures
 
@@ -34,7 +35,6 @@ from tflm.testing.drawing import SingleOperator
 from tflm.testing.operators import OPERATORS
 
 RECORDED = Path(__file__).with_name("recorded")
-EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 with np.load(RECORDED / "operators.npz") as file:
     ANSWERS: dict[str, Any] = dict(file)
 

@@ -14,6 +14,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import pytest
+from example_models import INT8_MODEL
 from flatbuffers import number_types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,8 +36,6 @@ from tflm.schema.layout import (
     Wire,
     fields_of,
 )
-
-MODEL_FILE = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
 
 ALL_TABLES = {
     name: kind
@@ -536,7 +535,7 @@ def test_a_kernel_is_given_constants_in_place() -> None:
 def test_a_file_may_change_once_its_model_is_loaded(tmp_path: Path) -> None:
     """This runs in a separate process, which a mapped file would crash."""
     file = tmp_path / "model.tflite"
-    file.write_bytes(MODEL_FILE.read_bytes())
+    file.write_bytes(INT8_MODEL.read_bytes())
     script = (
         "import os, sys, tflm\n"
         "model = tflm.Model.from_file(sys.argv[1])\n"
@@ -544,7 +543,7 @@ def test_a_file_may_change_once_its_model_is_loaded(tmp_path: Path) -> None:
         "sys.stdout.buffer.write(bytes(model.data))"
     )
     done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, check=False)
-    assert (done.returncode, done.stderr, done.stdout) == (0, b"", MODEL_FILE.read_bytes())
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", INT8_MODEL.read_bytes())
 
 
 @pytest.mark.parametrize("levels", [["error", "warning"], ["warning", "error"], ["warning"], []])
@@ -593,7 +592,7 @@ def slot_of(data: bytes, at: int, field: Field) -> int:
 
 def test_a_reference_is_inside_of_its_table() -> None:
     """No byte of it may lie after the table's end, for any kind of field."""
-    data = MODEL_FILE.read_bytes()
+    data = INT8_MODEL.read_bytes()
     tried = set()
     for kind, at in places_of(data, schema.Model, struct.unpack_from("<I", data)[0]):
         (size,) = struct.unpack_from("<H", data, at - struct.unpack_from("<i", data, at)[0] + 2)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from example_models import INT8_MODEL
+from example_models import FLOAT_MODEL, INT8_MODEL
 
 import tflm
 from tflm.application.common_layers import common_models
@@ -26,8 +26,6 @@ from tflm.runtime.growing_arena import ready_interpreter
 
 pytest.importorskip("numba", reason="needs the extra `fast`")
 
-MODEL = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
-
 
 def command(cache: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(cache), **variables}
@@ -40,16 +38,15 @@ def kernels_in(cache: Path) -> list[str]:
     return sorted(file.name for file in cache.iterdir() if "." in file.name)
 
 
-FLOATS = MODEL.with_name("hello_world_float.tflite")
-RUN = ("run", MODEL, "--random", "7", "--steps", "9")
-RUN_FLOATS = ("run", FLOATS, "--random", "7", "--steps", "9", "--json")
+RUN = ("run", INT8_MODEL, "--random", "7", "--steps", "9")
+RUN_FLOATS = ("run", FLOAT_MODEL, "--random", "7", "--steps", "9", "--json")
 
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return a cache with the model's kernels, and the command's output."""
     cache = tmp_path_factory.mktemp("cache")
-    answer = command(cache, "warm", MODEL)
+    answer = command(cache, "warm", INT8_MODEL)
     assert answer.returncode == 0, answer.stderr
     return cache, answer.stdout
 
@@ -61,7 +58,7 @@ def by_numpy(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_kernels_that_could_not_be_kept_are_an_error(tmp_path: Path) -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "tflm", "warm", MODEL],
+        [sys.executable, "-m", "tflm", "warm", INT8_MODEL],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
         env={**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)},
         capture_output=True,
@@ -77,7 +74,7 @@ def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str]
     kernels = kernels_in(cache)
     size, compiled = r"[\d.]+ KiB", rf"compiled {len(kernels)} of them in [\d.]+ s"
     assert re.fullmatch(rf"{len(kernels)} kernels, {size}, in {re.escape(str(cache))}\n{compiled}\n", said)
-    again = command(cache, "warm", MODEL)
+    again = command(cache, "warm", INT8_MODEL)
     assert (again.stdout, again.stderr) == (said[: said.index("compiled")], "")
     answer = command(cache, *RUN)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, by_numpy, "")
@@ -102,7 +99,7 @@ def test_a_short_run_computes_floats_with_numpy_whatever_is_cached(tmp_path: Pat
     for _ in range(2):  # with an empty cache, then with all kernels
         answer = command(tmp_path, *RUN_FLOATS)
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
-        command(tmp_path, "warm", FLOATS)
+        command(tmp_path, "warm", FLOAT_MODEL)
 
 
 def kernels_of(models: Iterable[tflm.Model]) -> set[str]:
@@ -133,7 +130,7 @@ def test_common_layers_have_the_kernels_of_common_networks(corpus: Path) -> None
 
 
 def test_long_runs_are_compiled() -> None:
-    model = tflm.Model.from_file(MODEL)
+    model = tflm.Model.from_file(INT8_MODEL)
     assert not is_long_for_numpy(model, 1000)
     assert is_long_for_numpy(model, 1_000_000)
 
@@ -147,6 +144,6 @@ def test_long_runs_are_compiled() -> None:
     ids=["engine off", "no folder"],
 )
 def test_warming_says_why_nothing_is_cached(variables: dict[str, str], message: str, tmp_path: Path) -> None:
-    answer = command(tmp_path, "warm", MODEL, **variables)
+    answer = command(tmp_path, "warm", INT8_MODEL, **variables)
     assert answer.returncode == 1
     assert message in answer.stderr
