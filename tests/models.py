@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflm import KernelContext, Node, Registration
 from tflm.schema import (
     ELEMENT_TYPES,
     AddOptions,
@@ -120,3 +121,17 @@ def layer(operator: str, positions: int, width: int, channels: int, type: Tensor
     main.operator(BuiltinOperator[operator], [x, w], [y], options)
     main.output(y)
     return builder.build(), [[rng.integers(-99, 99, x_shape).astype(ELEMENT_TYPES[type].dtype)]]
+
+
+def negated() -> tuple[bytes, Registration]:
+    """A model of a custom operator that negates three floats, and its registration."""
+
+    def invoke(context: KernelContext, node: Node) -> None:
+        np.negative(context.get_eval_input(node, 0).elements, out=context.get_eval_output(node, 0).elements)
+
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (3,), TensorType.FLOAT32), main.tensor("y", (3,), TensorType.FLOAT32)
+    main.operator("Negated", [x], [y])
+    main.output(y)
+    return builder.build(), Registration("Negated", invoke=invoke)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from models import negated
 from oracle import INSTALLED
 
 import tflm
@@ -86,17 +87,7 @@ def test_what_goes_wrong_with_a_model_is_a_runtime_error() -> None:
 
 
 def test_operators_of_your_own_are_registrations() -> None:
-    def invoke(context: tflm.KernelContext, node: tflm.Node) -> None:
-        np.negative(context.get_eval_input(node, 0).elements, out=context.get_eval_output(node, 0).elements)
-
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", (3,), tflm.schema.TensorType.FLOAT32)
-    y = main.tensor("y", (3,), tflm.schema.TensorType.FLOAT32)
-    main.operator("Negated", [x], [y])
-    main.output(y)
-    model = builder.build()
-    registration = tflm.Registration("Negated", invoke=invoke)
+    model, registration = negated()
     interpreter = runtime.Interpreter.from_bytes(model, custom_op_registerers=[registration], arena_size=10_000)
     interpreter.set_input(np.array([1, -2, 3], np.float32), 0)
     interpreter.invoke()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example_models import INT8_MODEL
+from models import negated
 from test_shapes import flattened, pooled
 
 import tflm
@@ -552,22 +553,12 @@ def test_operators_of_the_caller_s_own() -> None:
 
 
 def test_operators_of_the_caller_s_own_may_be_registrations() -> None:
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", (3,), TensorType.FLOAT32), main.tensor("y", (3,), TensorType.FLOAT32)
-    main.operator("Negated", [x], [y])
-    main.output(y)
-
-    def invoke(context: tflm.KernelContext, node: tflm.Node) -> None:
-        np.negative(context.get_eval_input(node, 0).elements, out=context.get_eval_output(node, 0).elements)
-
-    interpreter = ours.InterpreterWithCustomOps(
-        model_content=builder.build(), custom_op_registerers=[tflm.Registration("Negated", invoke=invoke)]
-    )
+    model, registration = negated()
+    interpreter = ours.InterpreterWithCustomOps(model_content=model, custom_op_registerers=[registration])
     interpreter.allocate_tensors()
-    interpreter.set_tensor(x, np.array([1, -2, 3], np.float32))
+    interpreter.set_tensor(0, np.array([1, -2, 3], np.float32))
     interpreter.invoke()
-    assert interpreter.get_tensor(y).tolist() == [-1, 2, -3]
+    assert interpreter.get_tensor(1).tolist() == [-1, 2, -3]
 
 
 def test_litert_s_own_tests_find_their_stand_ins() -> None:
