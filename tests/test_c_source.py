@@ -533,3 +533,9 @@ def test_every_kernel_is_tested() -> None:
 def test_names_are_different() -> None:
     names = [name_of(kernel) for kernel in members()]
     assert len(set(names)) == len(names)
+
+
+def test_the_order_of_constants_changes_no_name() -> None:
+    for member in members():
+        family = type(member)(member.function)
+        assert name_of(family.of(**dict(reversed(member.constants.items())))) == name_of(member)

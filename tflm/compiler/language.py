@@ -213,9 +213,15 @@ class Kernel:
         tables = {name: hint.__metadata__[0] for name, hint in hints.items() if _kind(hint) == FUNCTION}
         return {name: table[self.constants[name]] for name, table in tables.items()}
 
+    @functools.cached_property
+    def _order(self) -> tuple[str, ...]:
+        return tuple(kinds(self.function))
+
     def of(self, **constants: int | str) -> Self:
-        """Return the member of the family with these constants."""
-        member = type(self)(self.function, constants)
+        """Return the member of the family with these constants, in the order of the parameters: names in C depend on
+        it."""
+        ordered = {name: constants[name] for name in (*self._order, *constants) if name in constants}
+        member = type(self)(self.function, ordered)
         return self._family.setdefault(member.name, member)
 
     def step(self, **values: Any) -> Step:
