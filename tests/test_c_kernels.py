@@ -51,6 +51,7 @@ from tflm.delegates.compiled.requantization import (
     CORRECTED,
     ROUNDINGS,
     STEPPED,
+    Limits,
     Requantizer,
     exact_requantizer,
     requantizer,
@@ -374,12 +375,11 @@ def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | 
             continue
         seen.add(found.rounding)
         rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
+        limits = Limits(found.activation_min, found.activation_max)
         bias, *constants = found.table.reshape(3, CONSTANTS).astype(np.int64).T
         for total, expected in zip(totals, output.clamp(multiplier(totals)).tolist()):
             values = [int(rounding(*each)) for each in zip(total + bias, *constants)]
-            assert [clamp(value, found.activation_min, found.activation_max) for value in values] == expected, (
-                found.rounding
-            )
+            assert [clamp(value, limits) for value in values] == expected, found.rounding
     stepping = {f"stepped_{shift}" for shift in STEPPED} | {f"corrected_{shift}" for shift in CORRECTED}
     assert seen >= (
         {"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once", "wide"}
@@ -407,11 +407,12 @@ def test_a_layer_rounds_all_of_its_sums_as_the_reference(is_centred: bool) -> No
         found = make(np.dtype(np.int8), np.dtype(np.int8))
         assert found is not None
         rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
+        limits = Limits(found.activation_min, found.activation_max)
         addend, *constants = found.table.reshape(channels, CONSTANTS).astype(np.int64).T
         expected = output.clamp(multiplier((x - zero_point) @ weights.T + bias))
         for sums, outputs in zip(products + addend, expected.tolist()):
             values = [int(rounding(*each)) for each in zip(sums, *constants)]
-            assert [clamp(value, found.activation_min, found.activation_max) for value in values] == outputs
+            assert [clamp(value, limits) for value in values] == outputs
 
 
 @pytest.mark.parametrize("exponents", [(0, 0, 0), (2, 0, 5)])
@@ -424,7 +425,9 @@ def test_16_bit_sums_with_large_multipliers_are_rounded_in_32_bits(exponents: tu
     assert found.sums == "int32"
     rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
     constants = found.table.reshape(3, CONSTANTS).astype(np.int64).tolist()
-    values = [[clamp(int(rounding(total, *rest)), -32768, 32767) for _, *rest in constants] for total in totals[:, 0]]
+    values = [
+        [clamp(int(rounding(total, *rest)), Limits(-32768, 32767)) for _, *rest in constants] for total in totals[:, 0]
+    ]
     np.testing.assert_array_equal(values, output.clamp(multiplier(totals)))
 
 

@@ -36,7 +36,7 @@ from tflm.c.kernels.wide_windows import WIDE_RUN, WideVectors, multiply_wide
 from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int64
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Requantizer, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Requantizer, Rounding
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import Node
 from tflm.kernels.reference import fully_connected
@@ -77,12 +77,10 @@ class Vectors(NamedTuple):
 
 
 @inlined
-def requantized(
-    rounding: Any, clamp: Any, total: int, table: Any, row: int, activation_min: int, activation_max: int
-) -> Any:
+def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, limits: Limits) -> Any:
     """Return the output for a sum without its bias."""
     value = rounding(total + table[row], table[row + 1], table[row + 2], table[row + 3])
-    return clamp(value, activation_min, activation_max)
+    return clamp(value, limits)
 
 
 @assembled({helium.CONDITION: helium.sum_of_bytes, dsp.CONDITION: dsp.sum_of_bytes})
@@ -125,8 +123,7 @@ def multiply_vector(
     y: Elements,
     depth: int,
     channels: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
     x_sum: int,
     upper: int,
     lower: int,
@@ -148,19 +145,13 @@ def multiply_vector(
             total2 += lower_sum(sums21, WORD_UPPER)
             total3 += upper_sum(sums03, WORD_UPPER)
         row = channel * CONSTANTS
-        y[channel] = requantized(rounding, clamp, total0, table, row, activation_min, activation_max)
+        y[channel] = requantized(rounding, clamp, total0, table, row, limits)
         if channel + 1 < channels:
-            y[channel + 1] = requantized(
-                rounding, clamp, total1, table, row + CONSTANTS, activation_min, activation_max
-            )
+            y[channel + 1] = requantized(rounding, clamp, total1, table, row + CONSTANTS, limits)
         if channel + 2 < channels:
-            y[channel + 2] = requantized(
-                rounding, clamp, total2, table, row + 2 * CONSTANTS, activation_min, activation_max
-            )
+            y[channel + 2] = requantized(rounding, clamp, total2, table, row + 2 * CONSTANTS, limits)
         if channel + 3 < channels:
-            y[channel + 3] = requantized(
-                rounding, clamp, total3, table, row + 3 * CONSTANTS, activation_min, activation_max
-            )
+            y[channel + 3] = requantized(rounding, clamp, total3, table, row + 3 * CONSTANTS, limits)
 
 
 @kernel
@@ -183,8 +174,7 @@ def multiply_words(
             y,
             vectors.depth,
             vectors.channels,
-            vectors.activation_min,
-            vectors.activation_max,
+            Limits(vectors.activation_min, vectors.activation_max),
             sum_of_bytes(x, vectors.depth),
             vectors.upper,
             vectors.lower,
@@ -241,13 +231,14 @@ def multiply_rows(
         table: bias, significand, addend and shift of each channel.
     """
     activation_min, activation_max = rows.activation_min, rows.activation_max
+    limits = Limits(activation_min, activation_max)
     for _vector in range(rows.total):
         if rows.channels == 1:
             first = sum_of_products(x, weights, rows.depth)
         else:
             first, second = both_of(sums_of_two(x, weights, int8_from(weights, rows.depth), rows.depth))
-            y[1] = requantized(rounding, clamp, second, table, CONSTANTS, activation_min, activation_max)
-        y[0] = requantized(rounding, clamp, first, table, 0, activation_min, activation_max)
+            y[1] = requantized(rounding, clamp, second, table, CONSTANTS, limits)
+        y[0] = requantized(rounding, clamp, first, table, 0, limits)
         x = int8_from(x, rows.x_step)
         y = elements_from(y, rows.channels)
     return DONE

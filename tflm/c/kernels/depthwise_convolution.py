@@ -20,7 +20,7 @@ from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, by_value, inlined, kernel, standalone
 from tflm.delegates.compiled.casts import as_int16, as_int32
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
@@ -133,6 +133,7 @@ def rows_of(
     w0, w1, w2 = as_int16(channel.pair0), as_int16(channel.pair1), as_int16(channel.pair2)
     w3, w4, w5 = channel.pair0 >> 16, channel.pair1 >> 16, channel.pair2 >> 16
     w6, w7, w8 = as_int16(channel.last01), channel.last01 >> 16, channel.last2
+    limits = Limits(image.activation_min, image.activation_max)
     for _row in range(rows):
         x0 = int8_from(x, 0)
         x1 = int8_from(x, x_row)
@@ -141,9 +142,7 @@ def rows_of(
         if image.has_left:
             total = channel.left + x0[0] * w1 + x0[channels] * w2 + x1[0] * w4 + x1[channels] * w5 + x2[0] * w7
             y[0] = clamp(
-                rounding(total + x2[channels] * w8, channel.significand, channel.addend, channel.shift),
-                image.activation_min,
-                image.activation_max,
+                rounding(total + x2[channels] * w8, channel.significand, channel.addend, channel.shift), limits
             )
             target = channels
             x0 = int8_from(x0, column_step - channels)
@@ -153,11 +152,7 @@ def rows_of(
             total = channel.bias + x0[0] * w0 + x0[channels] * w1 + x0[2 * channels] * w2
             total += x1[0] * w3 + x1[channels] * w4 + x1[2 * channels] * w5
             total += x2[0] * w6 + x2[channels] * w7 + x2[2 * channels] * w8
-            y[target] = clamp(
-                rounding(total, channel.significand, channel.addend, channel.shift),
-                image.activation_min,
-                image.activation_max,
-            )
+            y[target] = clamp(rounding(total, channel.significand, channel.addend, channel.shift), limits)
             target += channels
             x0 = int8_from(x0, column_step)
             x1 = int8_from(x1, column_step)
@@ -165,11 +160,7 @@ def rows_of(
         if image.has_right:
             total = channel.bias + channel.right + x0[0] * w0 + x0[channels] * w1 + x1[0] * w3 + x1[channels] * w4
             total += x2[0] * w6 + x2[channels] * w7
-            y[target] = clamp(
-                rounding(total, channel.significand, channel.addend, channel.shift),
-                image.activation_min,
-                image.activation_max,
-            )
+            y[target] = clamp(rounding(total, channel.significand, channel.addend, channel.shift), limits)
         x = int8_from(x, image.x_step)
         y = int8_from(y, image.y_step)
 
@@ -255,8 +246,7 @@ def set_eights(
     eights: int,
     outside: int,
     zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of a window, eight channels at a time.
 
@@ -275,7 +265,7 @@ def set_eights(
             total = as_int32(total + value * weights[tap])
             taps <<= 1
             start += x_row - 2 * x_step if tap % TAPS == TAPS - 1 else x_step
-        y[channel] = clamp(rounding(total, table[1], table[2], table[3]), activation_min, activation_max)
+        y[channel] = clamp(rounding(total, table[1], table[2], table[3]), limits)
         table = int32_from(table, CONSTANTS)
         x = int8_from(x, 1)
         weights = int8_from(weights, TAPS * TAPS)
@@ -311,8 +301,7 @@ def set_image(
                 eights,
                 outside,
                 image.zero_point,
-                image.activation_min,
-                image.activation_max,
+                Limits(image.activation_min, image.activation_max),
             )
 
 
@@ -347,81 +336,34 @@ def convolve_3x3(
             above = bias + zero_point * (w[0] + w[1] + w[2])
             below = zero_point * (w[6] + w[7] + w[8])
             if image.x_rows == 1:
-                rows_of_image(
-                    rounding,
-                    clamp,
-                    source,
-                    target,
-                    image.y_rows,
-                    0,
-                    Window(w[3], w[4], w[5], 0, 0, 0, 0, 0, 0),
-                    above + below,
-                    entry,
-                    image,
-                )
+                only = Window(w[3], w[4], w[5], 0, 0, 0, 0, 0, 0)
+                rows_of_image(rounding, clamp, source, target, image.y_rows, 0, only, above + below, entry, image)
             else:
                 if image.rows_before > 0:
-                    rows_of_image(
-                        rounding,
-                        clamp,
-                        source,
-                        target,
-                        1,
-                        x_row >> 1,
-                        Window(w[3], w[4], w[5], 0, 0, 0, w[6], w[7], w[8]),
-                        above,
-                        entry,
-                        image,
-                    )
+                    first_of_two = Window(w[3], w[4], w[5], 0, 0, 0, w[6], w[7], w[8])
+                    rows_of_image(rounding, clamp, source, target, 1, x_row >> 1, first_of_two, above, entry, image)
                     target = int8_from(target, y_row)
                 if last:
+                    last_of_two = Window(w[0], w[1], w[2], 0, 0, 0, w[3], w[4], w[5])
                     rows_of_image(
-                        rounding,
-                        clamp,
-                        source,
-                        target,
-                        1,
-                        x_row >> 1,
-                        Window(w[0], w[1], w[2], 0, 0, 0, w[3], w[4], w[5]),
-                        bias + below,
-                        entry,
-                        image,
+                        rounding, clamp, source, target, 1, x_row >> 1, last_of_two, bias + below, entry, image
                     )
         else:
             if image.rows_before > 0:
                 above = bias + zero_point * (w[0] + w[1] + w[2])
-                rows_of_image(
-                    rounding,
-                    clamp,
-                    source,
-                    target,
-                    1,
-                    x_row,
-                    Window(w[3], w[4], w[5], w[6], w[7], w[8], 0, 0, 0),
-                    above,
-                    entry,
-                    image,
-                )
+                highest = Window(w[3], w[4], w[5], w[6], w[7], w[8], 0, 0, 0)
+                rows_of_image(rounding, clamp, source, target, 1, x_row, highest, above, entry, image)
                 target = int8_from(target, y_row)
                 source = int8_from(source, (image.row_stride - 1) * x_row)
             else:
                 source = int8_from(source, -image.rows_before * x_row)
             if inner > 0:
-                rows_of_image(
-                    rounding,
-                    clamp,
-                    source,
-                    target,
-                    inner,
-                    x_row,
-                    Window(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]),
-                    bias,
-                    entry,
-                    image,
-                )
+                whole = Window(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8])
+                rows_of_image(rounding, clamp, source, target, inner, x_row, whole, bias, entry, image)
                 target = int8_from(target, inner * y_row)
             if last:
                 below = bias + zero_point * (w[6] + w[7] + w[8])
+                lowest = Window(0, 0, 0, w[0], w[1], w[2], w[3], w[4], w[5])
                 rows_of_image(
                     rounding,
                     clamp,
@@ -429,7 +371,7 @@ def convolve_3x3(
                     target,
                     1,
                     x_row,
-                    Window(0, 0, 0, w[0], w[1], w[2], w[3], w[4], w[5]),
+                    lowest,
                     below,
                     entry,
                     image,
@@ -484,6 +426,19 @@ def taps_before(start: int, dilation: int) -> int:
     return 0 if start >= 0 else (dilation - 1 - start) // dilation
 
 
+@by_value
+class Inside(NamedTuple):
+    """The taps of a window inside of the image; attributes as in `set_fours`."""
+
+    rows: int
+    columns: int
+    before: int
+    between: int
+    behind: int
+    x_row: int
+    x_step: int
+
+
 def _helium_of_fours(functions: Mapping[str, Any]) -> str | None:
     spread = next(name for name, function in SPREADS.items() if function is functions["spread"])
     return helium.set_fours(functions, spread)
@@ -504,19 +459,12 @@ def set_fours(
     weights: Int8s,
     table: Int32s,
     y: Elements,
-    rows: int,
-    columns: int,
-    before: int,
-    between: int,
-    behind: int,
-    x_row: int,
-    x_step: int,
+    inside: Inside,
     together: int,
     zero_point: int,
     repeats: int,
     next: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of a window for the channels that are computed four at a time.
 
@@ -532,29 +480,29 @@ def set_fours(
     for k in range(0, together, FOUR):
         sum0, sum1, sum2, sum3 = table[0], table[4], table[8], table[12]
         start = 0
-        outside = before
-        for row in range(rows + 1):
+        outside = inside.before
+        for row in range(inside.rows + 1):
             for _tap in range(outside):
                 sum0 = as_int32(sum0 + zero_point * weights[0])
                 sum1 = as_int32(sum1 + zero_point * weights[1])
                 sum2 = as_int32(sum2 + zero_point * weights[2])
                 sum3 = as_int32(sum3 + zero_point * weights[3])
                 weights = int8_from(weights, FOUR)
-            if row < rows:
+            if row < inside.rows:
                 at = start
-                for _column in range(columns):
+                for _column in range(inside.columns):
                     sum0 = as_int32(sum0 + x[at + spread(0)] * weights[0])
                     sum1 = as_int32(sum1 + x[at + spread(1)] * weights[1])
                     sum2 = as_int32(sum2 + x[at + spread(2)] * weights[2])
                     sum3 = as_int32(sum3 + x[at + spread(3)] * weights[3])
-                    at += x_step
+                    at += inside.x_step
                     weights = int8_from(weights, FOUR)
-                start += x_row
-            outside = between if row < rows - 1 else behind
-        y[k] = clamp(rounding(sum0, table[1], table[2], table[3]), activation_min, activation_max)
-        y[k + 1] = clamp(rounding(sum1, table[5], table[6], table[7]), activation_min, activation_max)
-        y[k + 2] = clamp(rounding(sum2, table[9], table[10], table[11]), activation_min, activation_max)
-        y[k + 3] = clamp(rounding(sum3, table[13], table[14], table[15]), activation_min, activation_max)
+                start += inside.x_row
+            outside = inside.between if row < inside.rows - 1 else inside.behind
+        y[k] = clamp(rounding(sum0, table[1], table[2], table[3]), limits)
+        y[k + 1] = clamp(rounding(sum1, table[5], table[6], table[7]), limits)
+        y[k + 2] = clamp(rounding(sum2, table[9], table[10], table[11]), limits)
+        y[k + 3] = clamp(rounding(sum3, table[13], table[14], table[15]), limits)
         table = int32_from(table, FOUR * CONSTANTS)
         repeat -= 1
         if repeat == 0:
@@ -563,32 +511,21 @@ def set_fours(
 
 
 @inlined
-def sum_of_one(
-    x: Elements,
-    weights: Int8s,
-    rows: int,
-    columns: int,
-    before: int,
-    between: int,
-    behind: int,
-    x_row: int,
-    x_step: int,
-    zero_point: int,
-) -> int:
+def sum_of_one(x: Elements, weights: Int8s, inside: Inside, zero_point: int) -> int:
     """Return the sum of one channel's products; arguments as in `set_fours`."""
     total: int = as_int32(0)
     start = 0
-    outside = before
-    for row in range(rows + 1):
+    outside = inside.before
+    for row in range(inside.rows + 1):
         for tap in range(outside):
             total = as_int32(total + zero_point * weights[tap])
         weights = int8_from(weights, outside)
-        if row < rows:
-            for column in range(columns):
-                total = as_int32(total + x[start + column * x_step] * weights[column])
-            weights = int8_from(weights, columns)
-            start += x_row
-        outside = between if row < rows - 1 else behind
+        if row < inside.rows:
+            for column in range(inside.columns):
+                total = as_int32(total + x[start + column * inside.x_step] * weights[column])
+            weights = int8_from(weights, inside.columns)
+            start += inside.x_row
+        outside = inside.between if row < inside.rows - 1 else inside.behind
     return total
 
 
@@ -610,6 +547,7 @@ def convolve_each(
         table: bias, significand, addend and shift of each channel.
     """
     activation_min, activation_max, zero_point = shape.activation_min, shape.activation_max, shape.zero_point
+    limits = Limits(activation_min, activation_max)
     taps = shape.row_taps * shape.column_taps
     x_step = shape.column_dilation * shape.x_channels
     x_row = shape.row_dilation * shape.x_columns * shape.x_channels
@@ -638,25 +576,20 @@ def convolve_each(
                     weights,
                     table,
                     y,
-                    rows,
-                    columns,
-                    before,
-                    between,
-                    behind,
-                    x_row,
-                    x_step,
+                    Inside(rows, columns, before, between, behind, x_row, x_step),
                     shape.together,
                     zero_point,
                     shape.repeats,
                     shape.next,
-                    activation_min,
-                    activation_max,
+                    limits,
                 )
             for k in range(shape.together, shape.y_channels):
                 source, of_one = elements_from(x, at + k // shape.copies), int8_from(weights, k * taps)
-                total = sum_of_one(source, of_one, rows, columns, before, between, behind, x_row, x_step, zero_point)
+                total = sum_of_one(
+                    source, of_one, Inside(rows, columns, before, between, behind, x_row, x_step), zero_point
+                )
                 entry = int32_from(table, k * CONSTANTS)
-                y[k] = clamp(rounding(total + entry[0], entry[1], entry[2], entry[3]), activation_min, activation_max)
+                y[k] = clamp(rounding(total + entry[0], entry[1], entry[2], entry[3]), limits)
             y = elements_from(y, shape.y_channels)
     return DONE
 

@@ -18,7 +18,7 @@ from tflm.compiler.intrinsics import int8_from, int16_from, leading_zeros
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt8s, inlined, kernel, standalone
 from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Rounding
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference import decode
 from tflm.kernels.reference.decode import Encoded, Scheme
@@ -206,6 +206,7 @@ def convolve_encoded(
     """
     channels, y_step = shape.channels, shape.y_step
     activation_min, activation_max = shape.activation_min, shape.activation_max
+    limits = Limits(activation_min, activation_max)
     window = shape.first
     for _group in range(shape.groups):
         last = min(shape.windows - window, WINDOWS) - 1
@@ -220,16 +221,10 @@ def convolve_encoded(
             bias, significand, addend, shift = table[entry], table[entry + 1], table[entry + 2], table[entry + 3]
             first = window * y_step + channel
             # A missing window is stored at the address of the last one, and then overwritten.
-            y[first + last * y_step] = clamp(
-                rounding(sum3 + bias, significand, addend, shift), activation_min, activation_max
-            )
-            y[first + min(2, last) * y_step] = clamp(
-                rounding(sum2 + bias, significand, addend, shift), activation_min, activation_max
-            )
-            y[first + min(1, last) * y_step] = clamp(
-                rounding(sum1 + bias, significand, addend, shift), activation_min, activation_max
-            )
-            y[first] = clamp(rounding(sum0 + bias, significand, addend, shift), activation_min, activation_max)
+            y[first + last * y_step] = clamp(rounding(sum3 + bias, significand, addend, shift), limits)
+            y[first + min(2, last) * y_step] = clamp(rounding(sum2 + bias, significand, addend, shift), limits)
+            y[first + min(1, last) * y_step] = clamp(rounding(sum1 + bias, significand, addend, shift), limits)
+            y[first] = clamp(rounding(sum0 + bias, significand, addend, shift), limits)
             entry += CONSTANTS
         window += shape.step
     return DONE
@@ -320,6 +315,7 @@ def multiply_encoded(
 ) -> int:
     """Multiply vectors by the weights of each channel, as `dense.multiply_words` does, one channel at a time."""
     activation_min, activation_max = vectors.activation_min, vectors.activation_max
+    limits = Limits(activation_min, activation_max)
     target = 0
     for vector in range(vectors.total):
         position, place, entry = rows.position, rows.place, 0
@@ -327,7 +323,7 @@ def multiply_encoded(
             total, position, place = sums(codes, values, row, x, vector * vectors.x_step, position, place, rows)
             place += rows.stride
             value = rounding(total + table[entry], table[entry + 1], table[entry + 2], table[entry + 3])
-            y[target] = clamp(value, activation_min, activation_max)
+            y[target] = clamp(value, limits)
             entry += CONSTANTS
             target += 1
     return DONE

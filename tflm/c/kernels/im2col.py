@@ -30,7 +30,7 @@ from tflm.compiler.intrinsics import (
 )
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Rounding
 
 WINDOWS = 4
 """Number of windows that are multiplied at a time."""
@@ -390,8 +390,7 @@ def multiply_one(
     y: Int8s,
     rounds: int,
     channels: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of one of four windows; arguments as in `multiply_four`."""
     row = 0
@@ -400,13 +399,9 @@ def multiply_one(
         weights = int32_from(weights, rounds)
         other = min(channel + 1, channels - 1)
         total = sum1 + table[row + 4]
-        y[other] = clamp(
-            rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
-        )
+        y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), limits)
         total = sum0 + table[row]
-        y[channel] = clamp(
-            rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
-        )
+        y[channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), limits)
         row += CHANNELS * CONSTANTS
 
 
@@ -428,8 +423,7 @@ def multiply_four(
     rounds: int,
     channels: int,
     y_step: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of four windows.
 
@@ -441,7 +435,7 @@ def multiply_four(
         for place in range(WINDOWS):
             one = int16_from(tile, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
             y_one = int8_from(y, place * y_step)
-            multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, activation_min, activation_max)
+            multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, limits)
     else:
         words = int32_of(tile)
         for channel in range(channels):
@@ -459,10 +453,10 @@ def multiply_four(
             sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
             weights = int32_from(weights, rounds * parity)
             significand, addend, shift = table[1], table[2], table[3]
-            y[0] = clamp(rounding(sum0, significand, addend, shift), activation_min, activation_max)
-            y[y_step] = clamp(rounding(sum1, significand, addend, shift), activation_min, activation_max)
-            y[2 * y_step] = clamp(rounding(sum2, significand, addend, shift), activation_min, activation_max)
-            y[3 * y_step] = clamp(rounding(sum3, significand, addend, shift), activation_min, activation_max)
+            y[0] = clamp(rounding(sum0, significand, addend, shift), limits)
+            y[y_step] = clamp(rounding(sum1, significand, addend, shift), limits)
+            y[2 * y_step] = clamp(rounding(sum2, significand, addend, shift), limits)
+            y[3 * y_step] = clamp(rounding(sum3, significand, addend, shift), limits)
             table = int32_from(table, CONSTANTS)
             y = int8_from(y, 1)
 
@@ -481,6 +475,7 @@ def convolve_int8(
     """
     rounds, channels, y_step = shape.products // DEPTH, shape.channels, shape.y_step
     activation_min, activation_max = shape.activation_min, shape.activation_max
+    limits = Limits(activation_min, activation_max)
     window = shape.first
     has_fours = shape.has_runs and shape.run == 4 * shape.fours
     for _group in range(shape.groups):
@@ -496,25 +491,11 @@ def convolve_int8(
                 fill_window(x, tile, place, window + place, shape, are_together and not DSP_ASSEMBLY, HELIUM_ASSEMBLY)
         target = window * y_step
         if are_together:
-            multiply_four(
-                rounding,
-                clamp,
-                tile,
-                weights,
-                table,
-                int8_from(y, target),
-                rounds,
-                channels,
-                y_step,
-                activation_min,
-                activation_max,
-            )
+            multiply_four(rounding, clamp, tile, weights, table, int8_from(y, target), rounds, channels, y_step, limits)
         else:
             for place in range(count):
                 one = int16_from(tile, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
                 y_one = int8_from(y, target + place * y_step)
-                multiply_one(
-                    rounding, clamp, one, weights, table, y_one, rounds, channels, activation_min, activation_max
-                )
+                multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, limits)
         window += shape.step
     return DONE

@@ -9,7 +9,7 @@ from tflm.c.kernels import dsp
 from tflm.c.kernels.im2col import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, both_of, joined
 from tflm.compiler.intrinsics import int8_from, int16_from
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding, Sum
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Rounding, Sum
 
 
 @inlined
@@ -72,8 +72,7 @@ def multiply_interleaved(
     fourth: int,
     products: int,
     channels: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of four windows; arguments as in `multiply_pairs`.
 
@@ -109,15 +108,15 @@ def multiply_interleaved(
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)
         bias, significand, addend, shift = table[row + 4], table[row + 5], table[row + 6], table[row + 7]
-        y[fourth + other] = clamp(rounding(sum13 + bias, significand, addend, shift), activation_min, activation_max)
-        y[third + other] = clamp(rounding(sum12 + bias, significand, addend, shift), activation_min, activation_max)
-        y[second + other] = clamp(rounding(sum11 + bias, significand, addend, shift), activation_min, activation_max)
-        y[first + other] = clamp(rounding(sum10 + bias, significand, addend, shift), activation_min, activation_max)
+        y[fourth + other] = clamp(rounding(sum13 + bias, significand, addend, shift), limits)
+        y[third + other] = clamp(rounding(sum12 + bias, significand, addend, shift), limits)
+        y[second + other] = clamp(rounding(sum11 + bias, significand, addend, shift), limits)
+        y[first + other] = clamp(rounding(sum10 + bias, significand, addend, shift), limits)
         bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        y[fourth + channel] = clamp(rounding(sum03 + bias, significand, addend, shift), activation_min, activation_max)
-        y[third + channel] = clamp(rounding(sum02 + bias, significand, addend, shift), activation_min, activation_max)
-        y[second + channel] = clamp(rounding(sum01 + bias, significand, addend, shift), activation_min, activation_max)
-        y[first + channel] = clamp(rounding(sum00 + bias, significand, addend, shift), activation_min, activation_max)
+        y[fourth + channel] = clamp(rounding(sum03 + bias, significand, addend, shift), limits)
+        y[third + channel] = clamp(rounding(sum02 + bias, significand, addend, shift), limits)
+        y[second + channel] = clamp(rounding(sum01 + bias, significand, addend, shift), limits)
+        y[first + channel] = clamp(rounding(sum00 + bias, significand, addend, shift), limits)
         row += CHANNELS * CONSTANTS
 
 
@@ -132,8 +131,7 @@ def multiply_one(
     first: int,
     products: int,
     channels: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of one of four windows; arguments as in `multiply_pairs`."""
     row = 0
@@ -149,13 +147,9 @@ def multiply_one(
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)
         total = sum1 + table[row + 4]
-        y[first + other] = clamp(
-            rounding(total, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
-        )
+        y[first + other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), limits)
         total = sum0 + table[row]
-        y[first + channel] = clamp(
-            rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
-        )
+        y[first + channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), limits)
         row += CHANNELS * CONSTANTS
 
 
@@ -166,6 +160,7 @@ def convolve_int16(
     """Multiply windows of a 16-bit image by weights, with 32-bit sums; arguments as in `convolve_int8`."""
     products, channels, y_step = shape.products, shape.channels, shape.y_step
     activation_min, activation_max = shape.activation_min, shape.activation_max
+    limits = Limits(activation_min, activation_max)
     window = shape.first
     for k in range(WINDOWS * (products - WIDE_DEPTH), WINDOWS * products):
         tile[k] = 0
@@ -177,9 +172,7 @@ def convolve_int16(
         if end < 2:
             for place in range(end + 1):
                 one = int16_from(tile, place)
-                multiply_one(
-                    rounding, clamp, one, weights, table, y, first, products, channels, activation_min, activation_max
-                )
+                multiply_one(rounding, clamp, one, weights, table, y, first, products, channels, limits)
                 first += y_step
             window += shape.step
             continue
@@ -188,20 +181,7 @@ def convolve_int16(
         third = min(second + y_step, last)
         fourth = min(third + y_step, last)
         multiply_interleaved(
-            rounding,
-            clamp,
-            tile,
-            weights,
-            table,
-            y,
-            first,
-            second,
-            third,
-            fourth,
-            products,
-            channels,
-            activation_min,
-            activation_max,
+            rounding, clamp, tile, weights, table, y, first, second, third, fourth, products, channels, limits
         )
         window += shape.step
     return DONE
@@ -301,6 +281,7 @@ def multiply_wide(
     """
     depth, channels = vectors.depth, vectors.channels
     activation_min, activation_max = vectors.activation_min, vectors.activation_max
+    limits = Limits(activation_min, activation_max)
     for _vector in range(vectors.total):
         row = 0
         of_pair = int8_from(weights, 0)
@@ -312,12 +293,8 @@ def multiply_wide(
                 sum0, sum1 = sum0 + more0, sum1 + more1
                 of_pair = int8_from(of_pair, (count + (count & 1)) * CHANNELS)
             other = min(channel + 1, channels - 1)
-            y[other] = clamp(
-                rounding(sum1, table[row + 5], table[row + 6], table[row + 7]), activation_min, activation_max
-            )
-            y[channel] = clamp(
-                rounding(sum0, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
-            )
+            y[other] = clamp(rounding(sum1, table[row + 5], table[row + 6], table[row + 7]), limits)
+            y[channel] = clamp(rounding(sum0, table[row + 1], table[row + 2], table[row + 3]), limits)
             row += CHANNELS * CONSTANTS
         x = int16_from(x, depth)
         y = int16_from(y, channels)

@@ -34,13 +34,14 @@ from tflm.compiler.language import (
     Int32s,
     Step,
     assembled,
+    by_value,
     inlined,
     kernel,
     standalone,
     unrolled,
 )
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Rounding
+from tflm.delegates.compiled.requantization import CONSTANTS, Clamp, Limits, Rounding
 from tflm.kernels.layers.geometry import Axis, Windows, window_fields, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
@@ -136,6 +137,20 @@ def with_run(
     return sum0, sum1, sum2, sum3
 
 
+@by_value
+class Inside(NamedTuple):
+    """The elements of an 8-bit window that are inside of the image; attributes as in `set_window`."""
+
+    zero_point: int
+    rows: int
+    cells: int
+    length: int
+    between: int
+    x_row: int
+    x_step: int
+    paired: int
+
+
 @assembled(
     {
         dsp.CONDITION: dsp.sums_of_window,
@@ -144,29 +159,20 @@ def with_run(
     }
 )
 @standalone
-def sums_of_window(
-    words: Int32s,
-    x: Int8s,
-    zero_point: int,
-    rows: int,
-    cells: int,
-    length: int,
-    between: int,
-    x_row: int,
-    x_step: int,
-    paired: int,
-) -> tuple[Any, Any, Any, Any]:
+def sums_of_window(words: Int32s, x: Int8s, inside: Inside) -> tuple[Any, Any, Any, Any]:
     """Return the sums of a window for the first, the fourth, the third and the second of four channels; arguments as in
     `set_window`."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
-    for _row in range(rows):
+    for _row in range(inside.rows):
         elements = int8_from(x, 0)
-        for _cell in range(cells):
-            sum0, sum1, sum2, sum3 = with_run(sum0, sum1, sum2, sum3, words, elements, zero_point, length, paired)
-            words = int32_from(words, length)
-            elements = int8_from(elements, length + x_step)
-        words = int32_from(words, between)
-        x = int8_from(x, x_row)
+        for _cell in range(inside.cells):
+            sum0, sum1, sum2, sum3 = with_run(
+                sum0, sum1, sum2, sum3, words, elements, inside.zero_point, inside.length, inside.paired
+            )
+            words = int32_from(words, inside.length)
+            elements = int8_from(elements, inside.length + inside.x_step)
+        words = int32_from(words, inside.between)
+        x = int8_from(x, inside.x_row)
     return as_int32(sum0), as_int32(sum3), as_int32(sum2), as_int32(sum1)
 
 
@@ -178,19 +184,11 @@ def set_window(
     table: Int32s,
     words: Int32s,
     x: Int8s,
-    zero_point: int,
-    rows: int,
-    cells: int,
-    length: int,
-    between: int,
-    x_row: int,
-    x_step: int,
-    paired: int,
+    inside: Inside,
     products: int,
     y: Int8s,
     channels: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of a window from the elements that are inside of the image.
 
@@ -205,20 +203,18 @@ def set_window(
         products: number of elements of a window, with those outside of the image.
     """
     for channel in range(0, channels, CHANNELS):
-        sum0, sum3, sum2, sum1 = sums_of_window(
-            words, x, zero_point, rows, cells, length, between, x_row, x_step, paired
-        )
+        sum0, sum3, sum2, sum1 = sums_of_window(words, x, inside)
         words = int32_from(words, products)
         last = min(channels - channel, CHANNELS) - 1
         # Channels that are not there are stored in the place of the last one, before it.
         value = rounding(sum3 + table[12], table[13], table[14], table[15])
-        y[last] = clamp(value, activation_min, activation_max)
+        y[last] = clamp(value, limits)
         value = rounding(sum2 + table[8], table[9], table[10], table[11])
-        y[min(last, 2)] = clamp(value, activation_min, activation_max)
+        y[min(last, 2)] = clamp(value, limits)
         value = rounding(sum1 + table[4], table[5], table[6], table[7])
-        y[min(last, 1)] = clamp(value, activation_min, activation_max)
+        y[min(last, 1)] = clamp(value, limits)
         value = rounding(sum0 + table[0], table[1], table[2], table[3])
-        y[0] = clamp(value, activation_min, activation_max)
+        y[0] = clamp(value, limits)
         table = int32_from(table, CHANNELS * CONSTANTS)
         y = int8_from(y, CHANNELS)
 
@@ -266,19 +262,11 @@ def convolve_in_place(
                 table,
                 int32_from(weights, first_row * run + first * depth),
                 int8_from(x, at),
-                zero_point,
-                rows,
-                cells,
-                length,
-                run - columns * depth,
-                x_row,
-                x_step,
-                shape.paired,
+                Inside(zero_point, rows, cells, length, run - columns * depth, x_row, x_step, shape.paired),
                 products,
                 outputs,
                 shape.channels,
-                shape.activation_min,
-                shape.activation_max,
+                Limits(shape.activation_min, shape.activation_max),
             )
             outputs = int8_from(outputs, shape.y_step)
             left += shape.column_stride
@@ -328,8 +316,7 @@ def set_alike(
     run: int,
     step: int,
     y_step: int,
-    activation_min: int,
-    activation_max: int,
+    limits: Limits,
 ) -> None:
     """Set the outputs of windows of the same size.
 
@@ -340,7 +327,7 @@ def set_alike(
     """
     for _window in range(windows):
         total = start + sum_of_rows(x, weights, rows, count, x_row, run)
-        y[0] = requantized(rounding, clamp, total, table, 0, activation_min, activation_max)
+        y[0] = requantized(rounding, clamp, total, table, 0, limits)
         x, y = int8_from(x, step), int8_from(y, y_step)
 
 
@@ -365,6 +352,7 @@ def convolve_one(
         together: maximum number of rows of outputs that are set column by column.
     """
     depth, activation_min, activation_max = shape.depth, shape.activation_min, shape.activation_max
+    limits = Limits(activation_min, activation_max)
     run = shape.column_taps * depth
     products = shape.row_taps * run
     x_row = shape.row_dilation * shape.x_columns * depth
@@ -410,8 +398,7 @@ def convolve_one(
                     run,
                     step,
                     shape.y_step,
-                    activation_min,
-                    activation_max,
+                    limits,
                 )
                 of_line, targets = int8_from(of_line, x_line), int8_from(targets, shape.y_row)
             outputs, elements = int8_from(outputs, same * shape.y_step), int8_from(elements, same * step)
@@ -427,20 +414,22 @@ def convolve_one(
     return DONE
 
 
+@by_value
+class WideInside(NamedTuple):
+    """The elements of a 16-bit window that are inside of the image; attributes as in `sums_together`."""
+
+    rows: int
+    cells: int
+    length: int
+    x_row: int
+    x_step: int
+    run: int
+    padded: int
+    between: int
+
+
 @inlined
-def sums_together(
-    x: Int16s,
-    weights: Int8s,
-    rows: int,
-    cells: int,
-    length: int,
-    x_row: int,
-    x_step: int,
-    run: int,
-    padded: int,
-    between: int,
-    shape: Any,
-) -> tuple[Any, Any]:
+def sums_together(x: Int16s, weights: Int8s, inside: WideInside, shape: Any) -> tuple[Any, Any]:
     """Return the sums of products of a window for two channels.
 
     Args:
@@ -451,50 +440,44 @@ def sums_together(
     """
     sum0, sum1 = 0, 0
     if DSP_ASSEMBLY:
-        if rows > 0:
-            sum0, sum1 = both_of(sums_of_cells(x, weights, rows, cells, length, x_row, x_step, between))
+        if inside.rows > 0:
+            sum0, sum1 = both_of(
+                sums_of_cells(
+                    x, weights, inside.rows, inside.cells, inside.length, inside.x_row, inside.x_step, inside.between
+                )
+            )
     else:
-        for row in range(rows):
-            for cell in range(cells):
-                of_cell = int16_from(x, row * x_row + cell * (length + x_step))
-                more0, more1 = sums_of_some(of_cell, int8_from(weights, row * run + cell * padded), length)
+        for row in range(inside.rows):
+            for cell in range(inside.cells):
+                of_cell = int16_from(x, row * inside.x_row + cell * (inside.length + inside.x_step))
+                more0, more1 = sums_of_some(
+                    of_cell, int8_from(weights, row * inside.run + cell * inside.padded), inside.length
+                )
                 sum0, sum1 = sum0 + more0, sum1 + more1
     return sum0, sum1
 
 
 @inlined
-def sums_in_parts(
-    x: Int16s,
-    weights: Int8s,
-    rows: int,
-    cells: int,
-    length: int,
-    x_row: int,
-    x_step: int,
-    run: int,
-    padded: int,
-    between: int,
-    shape: Any,
-) -> tuple[Any, Any]:
+def sums_in_parts(x: Int16s, weights: Int8s, inside: WideInside, shape: Any) -> tuple[Any, Any]:
     """Return the same sums in 64 bits, of parts that have no more than 32 bits; arguments as in `sums_together`."""
     sum0, sum1 = as_int64(0), as_int64(0)
-    for row in range(0, rows, shape.rows_together if DSP_ASSEMBLY else 1):
-        for cell in range(0, cells, shape.cells_together if DSP_ASSEMBLY else 1):
-            for begin in range(0, length, shape.limit):
-                of_some = int16_from(x, row * x_row + cell * (length + x_step) + begin)
-                some_weights = int8_from(weights, row * run + cell * padded + PAIR * begin)
-                count = min(length - begin, shape.limit)
+    for row in range(0, inside.rows, shape.rows_together if DSP_ASSEMBLY else 1):
+        for cell in range(0, inside.cells, shape.cells_together if DSP_ASSEMBLY else 1):
+            for begin in range(0, inside.length, shape.limit):
+                of_some = int16_from(x, row * inside.x_row + cell * (inside.length + inside.x_step) + begin)
+                some_weights = int8_from(weights, row * inside.run + cell * inside.padded + PAIR * begin)
+                count = min(inside.length - begin, shape.limit)
                 if DSP_ASSEMBLY:
                     more0, more1 = both_of(
                         sums_of_cells(
                             of_some,
                             some_weights,
-                            min(rows - row, shape.rows_together),
-                            min(cells - cell, shape.cells_together),
+                            min(inside.rows - row, shape.rows_together),
+                            min(inside.cells - cell, shape.cells_together),
                             count,
-                            x_row,
-                            x_step,
-                            between,
+                            inside.x_row,
+                            inside.x_step,
+                            inside.between,
                         )
                     )
                 else:
@@ -528,6 +511,7 @@ def convolve_wide_runs(
         table: as of `convolve_in_place`.
     """
     activation_min, activation_max, last = shape.activation_min, shape.activation_max, shape.channels - 1
+    limits = Limits(activation_min, activation_max)
     depth, padded = shape.depth, shape.run_columns * shape.depth
     padded = PAIR * (padded + (padded & 1))
     run = shape.runs * padded
@@ -550,13 +534,13 @@ def convolve_wide_runs(
             seen = int16_from(x, (top * shape.x_columns + left + first * shape.column_dilation) * shape.x_step)
             of_pair, entry = int8_from(int8_of(weights), first_row * run + first * of_column), int32_from(table, 0)
             for channel in range(0, shape.channels, PAIR):
-                sum0, sum1 = sums(seen, of_pair, rows, cells, length, x_row, x_step, run, padded, between, shape)
+                sum0, sum1 = sums(
+                    seen, of_pair, WideInside(rows, cells, length, x_row, x_step, run, padded, between), shape
+                )
                 sum0, sum1 = sum0 + entry[0], sum1 + entry[4]
                 of_pair = int8_from(of_pair, shape.row_taps * run)
-                outputs[min(channel + 1, last)] = clamp(
-                    rounding(sum1, entry[5], entry[6], entry[7]), activation_min, activation_max
-                )
-                outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), activation_min, activation_max)
+                outputs[min(channel + 1, last)] = clamp(rounding(sum1, entry[5], entry[6], entry[7]), limits)
+                outputs[channel] = clamp(rounding(sum0, entry[1], entry[2], entry[3]), limits)
                 entry = int32_from(entry, PAIR * CONSTANTS)
             outputs = int16_from(outputs, shape.y_step)
             left += shape.column_stride

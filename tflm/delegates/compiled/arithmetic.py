@@ -15,7 +15,7 @@ from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import multiplier_of
-from tflm.delegates.compiled.requantization import Clamp, Requantizer, Rounding, single_requantizer
+from tflm.delegates.compiled.requantization import Clamp, Limits, Requantizer, Rounding, single_requantizer
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.reference.arithmetic import Addend, Product, SquaredDifference, Sum
 
@@ -76,6 +76,7 @@ def combine(
 ) -> int:
     """Compute a function of two inputs after scaling both to a common scale."""
     significand1, significand2, significand = terms.significand1, terms.significand2, terms.significand
+    limits = Limits(terms.activation_min, terms.activation_max)
     at1 = 0
     at2 = 0
     for i in range(terms.size):
@@ -84,9 +85,7 @@ def combine(
         term1 = scaled_term(value1, significand1, terms.right1)
         term2 = scaled_term(value2, significand2, terms.right2)
         total = as_int32(combination(term1, term2))
-        y[i] = clamp(
-            rounding(total, significand, terms.addend, terms.shift), terms.activation_min, terms.activation_max
-        )
+        y[i] = clamp(rounding(total, significand, terms.addend, terms.shift), limits)
         at1 += terms.step1
         at2 += terms.step2
     return DONE
@@ -102,18 +101,15 @@ def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Int32s,
     """
     factor1, factor2, addend, shift = line[0], line[1], line[2], line[3] & 31
     activation_min, activation_max = line[4], line[5]
+    limits = Limits(activation_min, activation_max)
     for _four in range(size >> 2):
         for k in unrolled(4):
-            y[k] = clamp(
-                as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), activation_min, activation_max
-            )
+            y[k] = clamp(as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), limits)
         x1 = int8_from(x1, 4)
         x2 = int8_from(x2, 4)
         y = int8_from(y, 4)
     for k in range(size & 3):
-        y[k] = clamp(
-            as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), activation_min, activation_max
-        )
+        y[k] = clamp(as_int32(as_int32(x1[k] * factor1 + x2[k] * factor2 + addend) >> shift), limits)
     return DONE
 
 
@@ -140,7 +136,7 @@ def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: El
     for i in range(factors.size):
         total = (x1[at1] - factors.zero_point1) * (x2[at2] - factors.zero_point2)
         value = rounding(total, factors.significand, factors.addend, factors.shift)
-        y[i] = clamp(value, factors.activation_min, factors.activation_max)
+        y[i] = clamp(value, Limits(factors.activation_min, factors.activation_max))
         at1 += factors.step1
         at2 += factors.step2
     return DONE

@@ -41,6 +41,7 @@ from tflm.delegates.compiled.requantization import (
     CONSTANTS,
     NO_BIAS,
     Clamp,
+    Limits,
     Requantizer,
     Rounding,
     single_requantizer,
@@ -164,7 +165,7 @@ def lstm_step(
             cell[state] = total
             product = tanh_of_steps(as_int32(total * factor + half) >> right, table) * shown
             value = output_rounding(product, cells.output_significand, cells.output_addend, cells.output_shift)
-            hidden[state] = clamp(value, cells.hidden_min, cells.hidden_max)
+            hidden[state] = clamp(value, Limits(cells.hidden_min, cells.hidden_max))
             state += 1
             place += 1
         place += 3 * units
@@ -487,6 +488,7 @@ def filter_over_time(
         state: the values of each filter, the oldest first.
     """
     older, activation_min, activation_max = memory.size - 1, memory.activation_min, memory.activation_max
+    limits = Limits(activation_min, activation_max)
     value = 0
     at = 0
     target = 0
@@ -506,9 +508,7 @@ def filter_over_time(
                 at += 1
                 weight += 1
                 value += 1
-            y[target] = clamp(
-                rounding(total, table[row + 1], table[row + 2], table[row + 3]), activation_min, activation_max
-            )
+            y[target] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), limits)
             target += 1
             row += CONSTANTS
     return DONE

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.intrinsics import HIGH_MULTIPLY
-from tflm.compiler.language import inlined
+from tflm.compiler.language import by_value, inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.single_rounding import FRACTION, Channel, Constants
@@ -154,28 +154,36 @@ SUMS: dict[str, Callable[..., Any]] = {"int32": lambda value: value, "int64": la
 Sum = Annotated[Callable[..., Any], SUMS]
 
 
+@by_value
+class Limits(NamedTuple):
+    """The limits of an output, inclusive."""
+
+    activation_min: int
+    activation_max: int
+
+
 @inlined
-def saturated_int8(value: int, activation_min: int, activation_max: int) -> int:
+def saturated_int8(value: int, limits: Limits) -> int:
     """Convert a value that is 128 too large to int8, with saturation."""
     return min(max(value, 0), 255) - 128
 
 
 @inlined
-def saturated_int16(value: int, activation_min: int, activation_max: int) -> int:
+def saturated_int16(value: int, limits: Limits) -> int:
     """Convert a value that is 2^15 too large to int16, with saturation."""
     return min(max(value, 0), 65535) - 32768
 
 
 @inlined
-def clipped(value: int, activation_min: int, activation_max: int) -> int:
+def clipped(value: int, limits: Limits) -> int:
     """Convert a value to int8, with saturation."""
     return min(max(value + 128, 0), 255) - 128
 
 
 @inlined
-def limited(value: int, activation_min: int, activation_max: int) -> int:
+def limited(value: int, limits: Limits) -> int:
     """Clamp a value to a range."""
-    return min(max(value, activation_min), activation_max)
+    return min(max(value, limits.activation_min), limits.activation_max)
 
 
 CLAMPS: dict[str, Callable[..., Any]] = {
