@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from tflm.memory.plan_search import (
     _falling_ranks,
     _weights,
 )
-from tflm.memory.planners import PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
+from tflm.memory.planners import FEW, PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
 from tflm.targets import align_up
 from tflm.testing.planner_check import LATE_STEPS
 
@@ -49,9 +50,10 @@ def placed_buffers(draw: Any) -> list[tuple[BufferRequirements, int]]:
     return found
 
 
+@pytest.mark.parametrize("few", [0, FEW])
 @given(placed=placed_buffers(), size=sizes, life=st.tuples(steps, steps).map(sorted), at=st.integers(0, 20))
 def test_gaps_and_obstacles_are_those_that_a_look_at_every_byte_finds(
-    placed: list[tuple[BufferRequirements, int]], size: int, life: list[int], at: int
+    few: int, placed: list[tuple[BufferRequirements, int]], size: int, life: list[int], at: int
 ) -> None:
     wanted = BufferRequirements(size, *life)
     buffers = PlacedBuffers(len(placed))
@@ -70,8 +72,9 @@ def test_gaps_and_obstacles_are_those_that_a_look_at_every_byte_finds(
         gaps.append((begin - floor, floor))
         floor = max(floor, begin + length)
     fitting = [gap for gap in gaps if gap[0] >= size]
-    assert buffers.lowest_gap(wanted) == min((begin for _, begin in fitting), default=floor)
-    assert buffers.tightest_gap(wanted) == (min(fitting)[1] if fitting else floor)
+    with mock.patch("tflm.memory.planners.FEW", few):
+        assert buffers.lowest_gap(wanted) == min((begin for _, begin in fitting), default=floor)
+        assert buffers.tightest_gap(wanted) == (min(fitting)[1] if fitting else floor)
 
 
 def test_a_buffer_of_one_step_does_not_meet_its_neighbours() -> None:

@@ -8,15 +8,19 @@ separate memory, so that all tensors can be read after an invoke.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ArenaError
-from tflm.memory.buffer import Buffer, Integers, table_of
+from tflm.memory.buffer import Buffer, table_of
 from tflm.memory.planner import PlacingPlanner
 from tflm.targets import BOOL, HOST, INT, POINTER, SIZE_T, Array, Struct
+
+FEW = 128
+"""Up to this many buffers are compared faster one by one than by numpy."""
 
 
 class PlacedBuffers:
@@ -30,59 +34,69 @@ class PlacedBuffers:
     """
 
     def __init__(self, capacity: int):
-        self._count = 0
-        self._columns = np.zeros((4, capacity), np.int64)  # offset, end, first step, last step
+        self._placed: list[tuple[int, int, int, int]] = []  # offset, end, first step, last step
+        self._columns = np.zeros((4, capacity), np.int64)
         self._cells: dict[int, dict[int, list[int]]] = {}
 
     def add(self, buffer: Buffer, offset: int) -> None:
         """Add a placed buffer."""
         size, first, last, _ = buffer
-        self._columns[:, self._count] = offset, offset + size, first, last
+        index = len(self._placed)
+        self._placed.append((offset, offset + size, first, last))
+        self._columns[:, index] = self._placed[index]
         power = (last - first).bit_length()
-        self._cells.setdefault(power, {}).setdefault(first >> power, []).append(self._count)
-        self._count += 1
+        self._cells.setdefault(power, {}).setdefault(first >> power, []).append(index)
 
     def lowest_gap(self, wanted: Buffer) -> int:
         """The lowest offset at which a buffer overlaps no other live buffer."""
-        floors, rooms = self._gaps(wanted)
-        fits = rooms >= wanted.size
-        at = int(fits.argmax()) if np.count_nonzero(fits) else -1
-        return int(floors[at])
+        gaps, top = self._gaps(wanted)
+        return gaps[0][1] if gaps else top
 
     def tightest_gap(self, wanted: Buffer) -> int:
         """The start of the smallest gap in which a buffer fits (the lowest if equal), or the top."""
-        floors, rooms = self._gaps(wanted)
-        fits = np.flatnonzero(rooms >= wanted.size)
-        at = fits[rooms[fits].argmin()] if fits.size else -1
-        return int(floors[at])
+        gaps, top = self._gaps(wanted)
+        return min(gaps)[1] if gaps else top
 
     def in_the_way(self, wanted: Buffer, offset: int) -> npt.NDArray[np.intp]:
         """Live buffers that share bytes with a buffer at an offset, in the order in which they were added."""
-        near = self._near(wanted)
+        near = np.array(self._near(wanted), np.intp)
         start, end, first, last = self._columns[:, near]
         in_time = (first <= wanted.last_use) & (last >= wanted.first_use)
         found: npt.NDArray[np.intp] = near[in_time & (start < offset + wanted.size) & (end > offset)]
         return found
 
-    def _gaps(self, wanted: Buffer) -> tuple[Integers, Integers]:
-        """Start and size of each gap between the buffers alive with `wanted`; last the top, without a size."""
-        offset, end, first, last = self._columns[:, self._near(wanted)]
-        alive = (first <= wanted.last_use) & (last >= wanted.first_use)
-        by_offset = offset[alive].argsort(kind="stable")
-        offset, end = offset[alive][by_offset], end[alive][by_offset]
-        floors = np.zeros(len(end) + 1, np.int64)
-        np.maximum.accumulate(end, out=floors[1:])
-        np.maximum(floors, 0, out=floors)
-        return floors, offset - floors[:-1]
+    def _gaps(self, wanted: Buffer) -> tuple[list[tuple[int, int]], int]:
+        """Size and start of each gap between live buffers in which `wanted` fits, by start; and where the last ends."""
+        near = self._near(wanted)
+        if len(near) > FEW:
+            return self._gaps_between_many(wanted, np.array(near, np.intp))
+        _, begin, finish, _ = wanted
+        placed = [self._placed[i] for i in near]
+        alive = [(offset, end) for offset, end, first, last in placed if first <= finish and last >= begin]
+        gaps, top = [], 0
+        for offset, end in sorted(alive, key=operator.itemgetter(0)):
+            if offset - top >= wanted.size:
+                gaps.append((offset - top, top))
+            top = max(top, end)
+        return gaps, top
 
-    def _near(self, wanted: Buffer) -> npt.NDArray[np.intp]:
-        """The columns of a superset of the buffers alive with `wanted`."""
-        columns: list[int] = []
+    def _gaps_between_many(self, wanted: Buffer, near: npt.NDArray[np.intp]) -> tuple[list[tuple[int, int]], int]:
+        offset, end, first, last = self._columns[:, near]
+        alive = np.flatnonzero((first <= wanted.last_use) & (last >= wanted.first_use))
+        alive = alive[offset[alive].argsort(kind="stable")]
+        tops = np.maximum.accumulate(np.append(0, end[alive]))
+        rooms = offset[alive] - tops[:-1]
+        fits = np.flatnonzero(rooms >= wanted.size)
+        return list(zip(rooms[fits].tolist(), tops[fits].tolist())), int(tops[-1])
+
+    def _near(self, wanted: Buffer) -> list[int]:
+        """The indices of a superset of the buffers alive with `wanted`."""
+        found: list[int] = []
         for power, cells in self._cells.items():
             touched = range((wanted.first_use >> power) - 1, (wanted.last_use >> power) + 1)
             for cell in touched if len(touched) < len(cells) else [cell for cell in cells if cell in touched]:
-                columns += cells.get(cell, ())
-        return np.array(columns, np.intp)
+                found += cells.get(cell, ())
+        return found
 
 
 def place_in_order(
