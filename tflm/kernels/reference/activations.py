@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -426,16 +426,12 @@ LOGISTIC = Registration(
     overlap=element_wise,
     versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )
-TANH = Registration(
-    BuiltinOperator.TANH,
-    bind_unary,
-    _prepare_tanh,
+TANH = replace(
+    LOGISTIC,
+    operator=BuiltinOperator.TANH,
+    prepare=_prepare_tanh,
     op_data=OP_DATA_TANH,
     requests=always(TempInput(0), TempInput(0), TempOutput(0)),
-    max_version=3,
-    types=TYPES,
-    overlap=element_wise,
-    versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )
 
 
@@ -575,12 +571,4 @@ HARD_SWISH = Registration(
     types=FLOAT_AND_INT8,
     overlap=element_wise,
 )
-ELU = Registration(
-    BuiltinOperator.ELU,
-    bind_unary,
-    _prepare_elu,
-    op_data=OP_DATA_ELU,
-    requests=tensors(),
-    types=FLOAT_AND_INT8,
-    overlap=element_wise,
-)
+ELU = replace(HARD_SWISH, operator=BuiltinOperator.ELU, prepare=_prepare_elu, op_data=OP_DATA_ELU)

@@ -6,7 +6,7 @@ Inputs broadcast, except those of ADD_N, which may be any number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -605,13 +605,10 @@ FLOOR_DIV = Registration(
     overlap=element_wise,
     versions=by_input(INT16=3, INT8=3, FLOAT32=2),
 )
-FLOOR_MOD = Registration(
-    BuiltinOperator.FLOOR_MOD,
-    bind_binary,
-    _prepare_floor_mod,
-    requests=tensors(2),
+FLOOR_MOD = replace(
+    FLOOR_DIV,
+    operator=BuiltinOperator.FLOOR_MOD,
+    prepare=_prepare_floor_mod,
     max_version=2,
-    types=FLOOR_TYPES,
-    overlap=element_wise,
     versions=by_input(INT16=2, INT8=2),
 )

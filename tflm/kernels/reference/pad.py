@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from tflm.kernels.support.elementwise import Copy, Copying, view_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, MirrorPadMode, TensorType
 from tflm.schema.options import MirrorPadOptions
-from tflm.schema.version_rules import Versions, by_input, rank_above
+from tflm.schema.version_rules import by_input, rank_above
 from tflm.targets import INT, INT8, INT32, UINT8, Array, EnumType, Struct
 
 INPUT, PADDINGS, VALUE = range(3)
@@ -100,26 +101,19 @@ def _copies_pad(node: Node) -> list[Copy]:
     return [(y, value), (view_of(y, inside), x)]
 
 
-VERSIONS: Versions = {**by_input(FLOAT8=6, BOOL=5), 4: rank_above(4), **by_input(INT16=3, INT8=2)}
-
-
-def _registration_pad(operator: BuiltinOperator, cpp_method: str) -> Registration:
-    return Registration(
-        operator,
-        Copying(_copies_pad),
-        _prepare_pad,
-        op_data=OP_DATA_PAD,
-        requests=_requests_pad,
-        max_version=4,
-        types=TYPES,
-        cpp_method=cpp_method,
-        output_shapes=padded_shape,
-        versions=VERSIONS,
-    )
-
-
-PAD = _registration_pad(BuiltinOperator.PAD, "AddPad")
-PADV2 = _registration_pad(BuiltinOperator.PADV2, "AddPadV2")
+PAD = Registration(
+    BuiltinOperator.PAD,
+    Copying(_copies_pad),
+    _prepare_pad,
+    op_data=OP_DATA_PAD,
+    requests=_requests_pad,
+    max_version=4,
+    types=TYPES,
+    cpp_method="AddPad",
+    output_shapes=padded_shape,
+    versions={**by_input(FLOAT8=6, BOOL=5), 4: rank_above(4), **by_input(INT16=3, INT8=2)},
+)
+PADV2 = replace(PAD, operator=BuiltinOperator.PADV2, cpp_method="AddPadV2")
 
 
 MIRROR_TYPES = (TensorType.FLOAT32, TensorType.INT8)

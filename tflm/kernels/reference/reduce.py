@@ -359,15 +359,11 @@ ARG_MAX = Registration(
     output_shapes=_output_shapes_arg,
     versions=by_input(BOOL=3, INT8=2),
 )
-ARG_MIN = Registration(
-    BuiltinOperator.ARG_MIN,
-    _bind_with_arg(np.argmin, np.float32(np.inf)),
-    _prepare_arg,
+ARG_MIN = replace(
+    ARG_MAX,
+    operator=BuiltinOperator.ARG_MIN,
+    bind=_bind_with_arg(np.argmin, np.float32(np.inf)),
     builtin_data=TFLITE_ARG_MIN_PARAMS,
-    max_version=3,
-    types=ARG_TYPES,
-    output_shapes=_output_shapes_arg,
-    versions=by_input(BOOL=3, INT8=2),
 )
 
 

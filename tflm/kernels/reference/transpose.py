@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from tflm.kernels.support.elementwise import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthToSpaceOptions, SpaceToDepthOptions
-from tflm.schema.version_rules import Feature, Versions, by_input, either, input_is, rank_above
+from tflm.schema.version_rules import Feature, by_input, either, input_is, rank_above
 from tflm.targets import INT, INT32, Struct
 
 MAXIMUM_RANK = 5
@@ -286,13 +287,6 @@ def _depth_to_space_shapes(node: StaticNode) -> Shapes:
     return [(batch, height * block, width * block, channels // (block * block))]
 
 
-BATCH_VERSIONS: Versions = {
-    4: input_is("INT16"),
-    3: Feature("other numbers of dimensions than 4", lambda signature: len(signature.shape(0)) != 4),
-    2: input_is("INT8"),
-}
-
-
 SPACE_TO_DEPTH = Registration(
     BuiltinOperator.SPACE_TO_DEPTH,
     Copying(_copies_to_depth),
@@ -305,17 +299,14 @@ SPACE_TO_DEPTH = Registration(
     output_shapes=_space_to_depth_shapes,
     versions=by_input(INT8=2),
 )
-DEPTH_TO_SPACE = Registration(
-    BuiltinOperator.DEPTH_TO_SPACE,
-    Copying(_copies_from_depth),
-    _prepare_depth_to_space,
-    requests=_requests,
+DEPTH_TO_SPACE = replace(
+    SPACE_TO_DEPTH,
+    operator=BuiltinOperator.DEPTH_TO_SPACE,
+    bind=Copying(_copies_from_depth),
+    prepare=_prepare_depth_to_space,
     builtin_data=TFLITE_DEPTH_TO_SPACE_PARAMS,
-    max_version=2,
-    types=BLOCK_TYPES,
     since="5a65a54ce",
     output_shapes=_depth_to_space_shapes,
-    versions=by_input(INT8=2),
 )
 SPACE_TO_BATCH_ND = Registration(
     BuiltinOperator.SPACE_TO_BATCH_ND,
@@ -325,14 +316,15 @@ SPACE_TO_BATCH_ND = Registration(
     requests=tensors(),
     max_version=4,
     types=BLOCK_TYPES,
-    versions=BATCH_VERSIONS,
+    versions={
+        4: input_is("INT16"),
+        3: Feature("other numbers of dimensions than 4", lambda signature: len(signature.shape(0)) != 4),
+        2: input_is("INT8"),
+    },
 )
-BATCH_TO_SPACE_ND = Registration(
-    BuiltinOperator.BATCH_TO_SPACE_ND,
-    Copying(_copies_from_batch, parameters=(BLOCK, BORDER)),
-    _prepare_batch,
-    requests=tensors(),
-    max_version=4,
-    types=BLOCK_TYPES,
-    versions=BATCH_VERSIONS,
+BATCH_TO_SPACE_ND = replace(
+    SPACE_TO_BATCH_ND,
+    operator=BuiltinOperator.BATCH_TO_SPACE_ND,
+    bind=Copying(_copies_from_batch, parameters=(BLOCK, BORDER)),
+    op_data=None,
 )
