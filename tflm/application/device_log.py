@@ -159,12 +159,7 @@ WORK = Figure("MACs", NUMBER, lambda row: row.multiply_accumulates or None)
 
 
 def reports(
-    model: Model,
-    log: DeviceLog,
-    invokes: Invokes,
-    rows: list[Timed],
-    arena: ArenaFinding | None,
-    mhz: float | None,
+    model: Model, log: DeviceLog, invokes: Invokes, rows: list[Timed], arena: ArenaFinding | None, mhz: float | None
 ) -> Iterator[Report]:
     """Report times of operators, the arena, and failures, if they are in the log.
 

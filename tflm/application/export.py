@@ -474,11 +474,7 @@ class Firmware(NamedTuple):
 
 
 def sources(
-    firmware: Firmware,
-    typed: bool = False,
-    dump: bool = False,
-    style: SourceStyle = PLAIN,
-    serve: bool = False,
+    firmware: Firmware, typed: bool = False, dump: bool = False, style: SourceStyle = PLAIN, serve: bool = False
 ) -> dict[str, str]:
     """Return the contents of the files by name.
 

@@ -164,9 +164,7 @@ def board_uses(model: Model, fit: BoardFit, plan: MemoriesPlan | None = None) ->
 
 
 def _uses(
-    model: Model,
-    measured: ArenaMeasurement,
-    pieces: Sequence[tuple[str, int, str | None, int | None]],
+    model: Model, measured: ArenaMeasurement, pieces: Sequence[tuple[str, int, str | None, int | None]]
 ) -> list[MemoryUse]:
     moved = traffic(model, measured)
     head = moved.head_read_bytes, moved.head_written_bytes

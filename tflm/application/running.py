@@ -87,10 +87,7 @@ def is_long_for_numpy(model: Model, steps: int) -> bool:
 
 
 def answers(
-    interpreter: MicroInterpreter,
-    steps: list[Arrays],
-    dump_tensors: bool = False,
-    progress: Progress = silent,
+    interpreter: MicroInterpreter, steps: list[Arrays], dump_tensors: bool = False, progress: Progress = silent
 ) -> list[Step]:
     """Run a model on the inputs of successive steps; its state is kept between them.
 

@@ -43,10 +43,7 @@ class Settings:
         """The budget of a model's arena in bytes, from the first pattern that matches; None if no pattern does."""
         assert self.path is not None or not self.budgets
         names = [model.name, _from(self.path, model)] if self.path is not None else []
-        return next(
-            (bytes_from(size) for pattern, size in self.budgets.items() if _matches(names, pattern)),
-            None,
-        )
+        return next((bytes_from(size) for pattern, size in self.budgets.items() if _matches(names, pattern)), None)
 
     def machine(self, given: MachineOptions, machine_is_named: bool) -> MachineOptions:
         """The options with settings for those that were not given.

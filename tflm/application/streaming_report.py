@@ -38,11 +38,7 @@ COMPARED_FIGURES = (
 
 
 def streaming_figures(
-    path: Path,
-    streamed: StreamedModel,
-    before: ArenaMeasurement,
-    after: ArenaMeasurement,
-    compared: Evaluation | None,
+    path: Path, streamed: StreamedModel, before: ArenaMeasurement, after: ArenaMeasurement, compared: Evaluation | None
 ) -> dict[str, Any]:
     """The JSON document."""
     arenas = {

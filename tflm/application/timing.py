@@ -52,11 +52,7 @@ class OperatorTime:
 
 
 def timings(
-    model: Model,
-    runs: int,
-    seed: int,
-    delegate: str | None,
-    progress: Progress = silent,
+    model: Model, runs: int, seed: int, delegate: str | None, progress: Progress = silent
 ) -> tuple[float, list[OperatorTime]]:
     """Return median microseconds of an invoke without the profiler, and timings of the operators, the slowest first.
 
@@ -102,10 +98,7 @@ def _by_place(profiler: MicroProfiler) -> dict[Place, list[int]]:
 
 
 def _operator_times(
-    model: Model,
-    interpreter: MicroInterpreter,
-    first: dict[Place, list[int]],
-    by_run: list[dict[Place, list[int]]],
+    model: Model, interpreter: MicroInterpreter, first: dict[Place, list[int]], by_run: list[dict[Place, list[int]]]
 ) -> Iterator[OperatorTime]:
     plans = [interpreter.execution_plan(i) for i in range(len(model.subgraphs))]
     nodes = {(i, node.operators[0]): node for i, plan in enumerate(plans) for node in plan}

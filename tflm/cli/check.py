@@ -18,12 +18,7 @@ from tflm.releases import NAMES_MOVED, WHEEL
 from tflm.report import document_of
 
 
-def check(
-    model: ModelPath,
-    on: MachineOptions = NAMED,
-    is_short: Short = False,
-    as_json: AsJson = False,
-) -> None:
+def check(model: ModelPath, on: MachineOptions = NAMED, is_short: Short = False, as_json: AsJson = False) -> None:
     """List what behaves differently on the device.
 
     Reports missing and rejected operators, different results, and what to do about each. With a board, also shows

@@ -18,13 +18,7 @@ from tflm.application.hand_over import not_fitting
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
-from tflm.application.projects import (
-    machine_of_project,
-    origin_of_project,
-    project_files,
-    project_kinds,
-    usual_kind,
-)
+from tflm.application.projects import machine_of_project, origin_of_project, project_files, project_kinds, usual_kind
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
 from tflm.application.several_memories import memories_of, spread_of
 from tflm.atomic_write import write_files

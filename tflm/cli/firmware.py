@@ -13,8 +13,7 @@ from tflm.report import document_of
 
 
 def firmware(
-    folder: Annotated[Path, argument("DIR", "Root of the firmware's sources.")],
-    as_json: AsJson = False,
+    folder: Annotated[Path, argument("DIR", "Root of the firmware's sources.")], as_json: AsJson = False
 ) -> None:
     """Find the TFLM and the kernels in a firmware's sources.
 

@@ -313,12 +313,7 @@ def made_by(read: Mapping[tuple[int, int], bytes]) -> dict[int, bytes]:
 
 
 def compare(
-    device: Device,
-    steps: Steps,
-    *,
-    target: Target,
-    kernels: KernelLibrary,
-    advance: Callable[[], None] = lambda: None,
+    device: Device, steps: Steps, *, target: Target, kernels: KernelLibrary, advance: Callable[[], None] = lambda: None
 ) -> Verdict:
     """Run a device from its first invoke on, and compare each operator with TFLM's results and the library's.
 

@@ -129,11 +129,7 @@ def check_device(
 
 
 def operator_findings(
-    model: Model,
-    *,
-    target: Target | str,
-    kernels: Kernels = "reference",
-    board: Board | None = None,
+    model: Model, *, target: Target | str, kernels: Kernels = "reference", board: Board | None = None
 ) -> list[DeviceFinding]:
     """Run the checks of `check_device` on operators in the model's file, without allocating the model.
 

@@ -92,11 +92,7 @@ class _Placed(NamedTuple):
 
 
 def plan_as_tflite(
-    model: Model,
-    subgraph_index: int = 0,
-    *,
-    temporaries: Iterable[Temporary] = (),
-    preserve_all_tensors: bool = False,
+    model: Model, subgraph_index: int = 0, *, temporaries: Iterable[Temporary] = (), preserve_all_tensors: bool = False
 ) -> ArenaPlan:
     """Place the tensors of a subgraph as LiteRT does; all shapes must be known.
 

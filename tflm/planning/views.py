@@ -104,12 +104,7 @@ class Views:
     """
 
     def __init__(
-        self,
-        model: Model,
-        buffers: Mapping[int, Buffer],
-        *,
-        unaliased: Collection[str] = (),
-        alignment: int = 1,
+        self, model: Model, buffers: Mapping[int, Buffer], *, unaliased: Collection[str] = (), alignment: int = 1
     ):
         self._buffers = buffers
         operators = model.subgraphs[0].operators or []
@@ -370,11 +365,7 @@ def _is_free(buffers: Sequence[Buffer], first: Mapping[int, int], second: Mappin
 
 
 def _shared(
-    model: Model,
-    index: Mapping[int, int],
-    buffers: Sequence[Buffer],
-    allowed: AllowedOverlap,
-    overlap: bool,
+    model: Model, index: Mapping[int, int], buffers: Sequence[Buffer], allowed: AllowedOverlap, overlap: bool
 ) -> Iterator[_Shared]:
     """Outputs of the first subgraph that may share bytes with an input whose last reader their operator is."""
     main = model.subgraphs[0]

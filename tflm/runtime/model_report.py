@@ -106,9 +106,7 @@ OPERATOR_FIGURES = (
     Figure("operator", NAME, lambda each: each.model.operator_name(each.table)).as_key(str, "its name", "operator"),
     Figure("version", NUMBER, "versions.version").as_key(int, "its version", "version"),
     Figure("needed", NUMBER, "versions.needed").as_key(
-        int | None,
-        "the version that its options and tensors need; null for a custom operator",
-        "needed_version",
+        int | None, "the version that its options and tensors need; null for a custom operator", "needed_version"
     ),
     Figure("inputs", TEXT, lambda each: _list(each.table.inputs or ())),
     json_key("inputs", list[int], "tensor indices; -1 for an omitted one", lambda each: list(each.table.inputs or ())),

@@ -112,12 +112,7 @@ class RowOperator:
     totals_bytes = 0
 
     def __init__(
-        self,
-        model: Model,
-        index: int,
-        kernels: Kernels,
-        places: Sequence[int],
-        copied: Sequence[Rows] | None = None,
+        self, model: Model, index: int, kernels: Kernels, places: Sequence[int], copied: Sequence[Rows] | None = None
     ):
         main = model.subgraphs[0]
         operator = (main.operators or [])[index]

@@ -63,9 +63,7 @@ _LENGTH = r"[\x80-\xff]{0,4}[\x00-\x7f]"
 """A length in a protobuf message."""
 
 TEXT = Format(
-    "text",
-    r"^[\t\n\f\r\x1b -~\x80-\xff]+$",
-    "name a .tflite file, or C source with the bytes of one in an array",
+    "text", r"^[\t\n\f\r\x1b -~\x80-\xff]+$", "name a .tflite file, or C source with the bytes of one in an array"
 )
 """Text that is no other format; C source with a model is read as that model."""
 
@@ -81,16 +79,10 @@ FORMATS = (
         r"^(?:\xef\xbb\xbf)?\s*<(?:![dD][oO][cC][tT][yY][pP][eE]|html|HTML|head|HEAD|body|BODY|!--|\?xml)",
         "download the file itself; on GitHub that is the link Raw, not the page about the file",
     ),
-    Format(
-        "a TensorFlow.js model",
-        r'^\s*\{[^\x00]*"(?:modelTopology|weightsManifest)"',
-        _ORIGIN,
-    ),
+    Format("a TensorFlow.js model", r'^\s*\{[^\x00]*"(?:modelTopology|weightsManifest)"', _ORIGIN),
     Format("an HDF5 file, such as a Keras model", r"^\x89HDF\r\n\x1a\n", _KERAS),
     Format(
-        "a Keras model (.keras)",
-        r"^PK\x03\x04[\s\S]{26}(?:metadata\.json|config\.json|model\.weights\.h5)",
-        _KERAS,
+        "a Keras model (.keras)", r"^PK\x03\x04[\s\S]{26}(?:metadata\.json|config\.json|model\.weights\.h5)", _KERAS
     ),
     Format(
         "a PyTorch model",

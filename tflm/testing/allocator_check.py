@@ -307,13 +307,7 @@ class _Run:
         return answer
 
     def _attempt(
-        self,
-        name: str,
-        arguments: tuple[int, ...],
-        size: int,
-        available: int,
-        fits: bool | None = None,
-        **floor: int,
+        self, name: str, arguments: tuple[int, ...], size: int, available: int, fits: bool | None = None, **floor: int
     ) -> int | None:
         """The offset that was returned, 0 for None; None if there was not enough memory, which changed nothing."""
         if size < 0:

@@ -195,11 +195,7 @@ class _Run:
     """One planner and one problem."""
 
     def __init__(
-        self,
-        make: Callable[[], MemoryPlanner],
-        problem: _Problem,
-        alignment: int,
-        memories: Sequence[int] = (),
+        self, make: Callable[[], MemoryPlanner], problem: _Problem, alignment: int, memories: Sequence[int] = ()
     ):
         self._memories = memories
         self._planner, self._other = make(), make()

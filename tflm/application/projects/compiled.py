@@ -238,11 +238,7 @@ def compiled_project_files(
     }
 
 
-def compiled_sources(
-    firmware: Firmware,
-    compiled: CompiledModel | None = None,
-    serve: bool = False,
-) -> dict[str, str]:
+def compiled_sources(firmware: Firmware, compiled: CompiledModel | None = None, serve: bool = False) -> dict[str, str]:
     """A model as C with a main that runs it, without a project; arguments and errors as of `compiled_project_files`."""
     model, stem, machine, origin = firmware
     names = project_names(stem, origin)

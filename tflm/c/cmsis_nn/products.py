@@ -26,13 +26,7 @@ from tflm.c.cmsis_nn.structures import (
 from tflm.c.library_calls import LibraryCall, Structure, Value
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier, wrap_int32
 from tflm.kernels.node import Node
-from tflm.kernels.reference.fully_connected import (
-    INPUT,
-    WEIGHTS,
-    OpDataFullyConnected,
-    bound,
-    has_scale_for_each_row,
-)
+from tflm.kernels.reference.fully_connected import INPUT, WEIGHTS, OpDataFullyConnected, bound, has_scale_for_each_row
 from tflm.schema.enums import TensorType
 
 DEPTH_OF_CONVOLUTION = 4

@@ -26,10 +26,7 @@ from tflm.delegates.compiled.bands import work_array
 from tflm.kernels.node import Node
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
-from tflm.kernels.reference.unidirectional_sequence_lstm import (
-    LstmTensors,
-    OpDataLSTM,
-)
+from tflm.kernels.reference.unidirectional_sequence_lstm import LstmTensors, OpDataLSTM
 from tflm.schema.enums import TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 

@@ -44,11 +44,7 @@ KERNELS: Mapping[str, SmallKernel] = {
         overlap_backwards=depthwise_convolution.overlap_backwards,
     ),
     "FULLY_CONNECTED": SmallKernel(
-        dense.bind,
-        no_scratch,
-        no_overlap,
-        False,
-        SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False),
+        dense.bind, no_scratch, no_overlap, False, SmallKernel(dense.bind_in_place, no_scratch, no_overlap, False)
     ),
     **dict.fromkeys(
         ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), SmallKernel(pooling.bind, no_scratch, pooling.overlap, True)

@@ -14,23 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels import dsp, helium, thumb
-from tflm.c.kernels.convolution import (
-    Layer,
-    bind_layer,
-    layer_of,
-    packed_weights,
-    tables_of_pairs,
-)
+from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, packed_weights, tables_of_pairs
 from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows, is_encoded
 from tflm.c.kernels.im2col import DEPTH, WINDOWS, both_of, joined
-from tflm.c.kernels.packed_sums import (
-    LARGEST_WORD_SUM,
-    WORD_UPPER,
-    lower_sum,
-    turned,
-    upper_sum,
-    with_word,
-)
+from tflm.c.kernels.packed_sums import LARGEST_WORD_SUM, WORD_UPPER, lower_sum, turned, upper_sum, with_word
 from tflm.c.kernels.part import Part
 from tflm.c.kernels.wide_windows import WIDE_RUN, WideVectors, multiply_wide
 from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
@@ -323,14 +310,7 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
         activation_min=scaling.activation_min,
         activation_max=scaling.activation_max,
     )
-    return [
-        multiply_words.step(
-            **names,
-            weights=words,
-            table=table_of_fours(scaling, 1, channels),
-            vectors=vectors,
-        )
-    ]
+    return [multiply_words.step(**names, weights=words, table=table_of_fours(scaling, 1, channels), vectors=vectors)]
 
 
 def bind_wide_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:

@@ -73,12 +73,7 @@ def bind_windows(
 
 
 def _bind_vectors(
-    layer: Layer,
-    rows: Axis,
-    columns: Axis,
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    stored: npt.NDArray[Any] | None,
+    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any], stored: npt.NDArray[Any] | None
 ) -> list[Step] | None:
     step = rows.stride * columns.size * x.shape[3]
     vectors = [(of_x[-rows.before :].reshape(-1), of_y.reshape(rows.windows, -1)) for of_x, of_y in zip(x, y)]

@@ -18,9 +18,7 @@ from tflm.delegates.compiled import recurrent
 from tflm.delegates.compiled.bands import work_array
 from tflm.delegates.compiled.fixed_point import LARGEST
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.delegates.compiled.requantization import (
-    requantizer,
-)
+from tflm.delegates.compiled.requantization import requantizer
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Windows
@@ -28,11 +26,7 @@ from tflm.kernels.node import Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, in_order
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
-from tflm.kernels.reference.unidirectional_sequence_lstm import (
-    LstmTensors,
-    OpDataFloatLSTM,
-    OpDataLSTM,
-)
+from tflm.kernels.reference.unidirectional_sequence_lstm import LstmTensors, OpDataFloatLSTM, OpDataLSTM
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 
 

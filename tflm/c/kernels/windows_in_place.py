@@ -221,14 +221,7 @@ def set_window(
 
 @kernel
 def convolve_in_place(
-    rounding: Rounding,
-    clamp: Clamp,
-    x: Int8s,
-    weights: Int32s,
-    table: Int32s,
-    y: Int8s,
-    shape: Shape,
-    zero_point: int,
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Int8s, shape: Shape, zero_point: int
 ) -> int:
     """Multiply windows of an 8-bit image by weights.
 

@@ -9,18 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tflm.compiler.intrinsics import copy_bytes, move_bytes
-from tflm.compiler.language import (
-    DONE,
-    REFUSED,
-    Address,
-    Elements,
-    Float32s,
-    Int8s,
-    Int32s,
-    Step,
-    inlined,
-    kernel,
-)
+from tflm.compiler.language import DONE, REFUSED, Address, Elements, Float32s, Int8s, Int32s, Step, inlined, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import rounding_divided

@@ -118,13 +118,7 @@ def limited(value: Any, lowest: Any, highest: Any) -> Any:
 
 @kernel
 def pool(
-    start_at: Start,
-    combination: Combination,
-    result: Result,
-    x: Elements,
-    y: Elements,
-    limits: Elements,
-    pools: Pools,
+    start_at: Start, combination: Combination, result: Result, x: Elements, y: Elements, limits: Elements, pools: Pools
 ) -> int:
     """Combine the elements of each window that are in the image, and clamp the results."""
     channels, lowest, highest = pools.channels, limits[0], limits[1]

@@ -14,12 +14,7 @@ from tflm.compiler.processor import Profile, processor
 from tflm.delegates.compiled.bands import bands_of, together, work_array
 from tflm.delegates.compiled.images import Image, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
-from tflm.delegates.compiled.plain_products import (
-    PlainProduct,
-    Scale,
-    float_scale,
-    integer_scale,
-)
+from tflm.delegates.compiled.plain_products import PlainProduct, Scale, float_scale, integer_scale
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
 from tflm.delegates.compiled.vector_products import dot_products, has_few_channels, vector_product

@@ -30,12 +30,7 @@ from tflm.delegates.compiled.fixed_point import Multiplier, clamped, multiplier_
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid, sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.movement import copy_steps, move
-from tflm.delegates.compiled.plain_products import (
-    PlainProduct,
-    Scale,
-    float_scale,
-    integer_scale,
-)
+from tflm.delegates.compiled.plain_products import PlainProduct, Scale, float_scale, integer_scale
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
 from tflm.delegates.compiled.requantization import (
     CONSTANTS,

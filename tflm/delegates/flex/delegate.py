@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex import (
-    elementwise,
-    images,
-    matrices,
-    neural,
-    quantization,
-    reductions,
-    shapes,
-    tensorflow,
-)
+from tflm.delegates.flex import elementwise, images, matrices, neural, quantization, reductions, shapes, tensorflow
 from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
 from tflm.delegates.flex.node_def import flex_node
 from tflm.delegates.flex.registry import OPERATORS, Array, bound

@@ -29,9 +29,7 @@ def _hsv(rgb: Array) -> Array:
     value, spread = np.maximum(np.maximum(red, green), blue), np.ptp(rgb.astype(np.float64), -1)
     safe = np.where(spread > 0, spread, 1)
     hue = np.where(
-        red == value,
-        (green - blue) / safe,
-        np.where(green == value, 2 + (blue - red) / safe, 4 + (red - green) / safe),
+        red == value, (green - blue) / safe, np.where(green == value, 2 + (blue - red) / safe, 4 + (red - green) / safe)
     )
     hue = np.where(spread > 0, hue / 6, 0)
     saturation = np.where(value > 0, spread / np.where(value > 0, value, 1), 0)

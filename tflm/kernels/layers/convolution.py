@@ -26,13 +26,7 @@ from tflm.kernels.layers.product import (
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.requests import Request, TempInput, TempOutput
 from tflm.kernels.support.activation import activation_range, quantized_activation_range
-from tflm.kernels.support.checks import (
-    element_count,
-    require_one_type,
-    require_scale,
-    require_type,
-    shape_error,
-)
+from tflm.kernels.support.checks import element_count, require_one_type, require_scale, require_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.targets import INT, INT32, POINTER, Since, Struct, When

@@ -354,11 +354,7 @@ class Int16Input:
     """
 
     def __init__(
-        self,
-        input: TfLiteTensor,
-        output: TfLiteTensor,
-        largest_exact_shift: int,
-        function: Callable[[Raw], Raw],
+        self, input: TfLiteTensor, output: TfLiteTensor, largest_exact_shift: int, function: Callable[[Raw], Raw]
     ):
         require_zero_point(input, 0)
         require_zero_point(output, 0)
@@ -527,12 +523,7 @@ def _prepare_hard_swish(context: KernelContext, node: Node) -> None:
         raise OperatorError(reason, tensor=output.name)
     reluish = quantize_multiplier(float(fine_scale / np.float32(RELUISH_SCALE)))
     node.op_data = HardSwish(
-        input.zero_point,
-        output.zero_point,
-        _to_int16(significand),
-        exponent,
-        _to_int16(reluish[0]),
-        reluish[1],
+        input.zero_point, output.zero_point, _to_int16(significand), exponent, _to_int16(reluish[0]), reluish[1]
     )
 
 

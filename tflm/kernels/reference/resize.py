@@ -18,11 +18,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.shapes import Shapes, StaticNode
-from tflm.kernels.support.checks import (
-    constant_integers,
-    require_one_type,
-    shape_error,
-)
+from tflm.kernels.support.checks import constant_integers, require_one_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import ResizeBilinearOptions, ResizeNearestNeighborOptions

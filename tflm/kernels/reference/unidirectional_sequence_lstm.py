@@ -38,13 +38,7 @@ from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempIntermediate, TempOutput
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
-from tflm.kernels.support.checks import (
-    element_count,
-    require_one_type,
-    require_scale,
-    require_type,
-    shape_error,
-)
+from tflm.kernels.support.checks import element_count, require_one_type, require_scale, require_type, shape_error
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions

@@ -159,10 +159,7 @@ def gather(draw: Draw, model: DrawnOperator) -> OperatorCase:
     (model.operand if draw(st.integers(0, 3)) else model.weights)(shape)
     _indices(draw, model, shape[axis], indices)
     counted_back = draw(st.sampled_from([0, len(indices)])) if batch_dims < len(indices) else 0
-    return model.result(
-        axis=axis - draw(st.sampled_from([0, len(shape)])),
-        batch_dims=batch_dims - counted_back,
-    )
+    return model.result(axis=axis - draw(st.sampled_from([0, len(shape)])), batch_dims=batch_dims - counted_back)
 
 
 @strategy("GATHER_ND", invokes=2)
