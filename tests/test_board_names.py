@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,17 @@ def test_case_and_separators_do_not_matter(entry: tuple[str, str], random: objec
     assert by_name("".join(random.choice(["", "-", "_", " "]) + letter for letter in letters)).name == name  # type: ignore[attr-defined]
 
 
-def test_an_ambiguous_name_lists_the_boards() -> None:
-    with pytest.raises(ArgumentError, match="it may be teensy40, teensy41; tflm boards teensy lists them"):
-        by_name("teensy")
+@pytest.mark.parametrize("typed", ["teensy", "STM32-F", "ard"])
+def test_an_ambiguous_name_lists_the_boards_in_order(typed: str) -> None:
+    with pytest.raises(ArgumentError, match=f"; tflm boards {typed} lists them") as caught:
+        by_name(typed)
+    listed, more = re.findall(r"it may be (.+?)(?: and ([1-9]+) more)?;", str(caught.value))[0]
+    every = {**boards(), **chips()}.values()
+    expected = sorted(
+        board.name for board in every if any(_key(name).startswith(_key(typed)) for name in (board.name, *board.aliases))
+    )
+    assert listed.split(", ") == expected[:MAX_LISTED]
+    assert int(more or 0) == len(expected[MAX_LISTED:])
 
 
 def test_a_name_that_several_begin_with_is_not_guessed() -> None:
@@ -101,6 +110,8 @@ def test_a_name_that_several_begin_with_is_not_guessed() -> None:
     [
         ("arduino uno", r"32 bits, not for 8-bit AVR \(.*\); 'uno-r4' has one\. tflm boards"),
         ("atmega328p", "not for 8-bit AVR"),
+        ("arduino uno clone", "did you mean"),
+        ("", "^unknown board ''. For a bare part use"),
         ("xiao sense", "did you mean 'xiao-nrf52840' or 'xiao-esp32s3'?"),
         (
             "MAX32655",
@@ -212,6 +223,23 @@ def test_of_many_boards_with_these_words_only_some_are_listed() -> None:
     assert str(caught.value).split("?")[0].count(" or ") == MAX_LISTED - 1
 
 
+@pytest.mark.parametrize(
+    ("name", "sdk", "kernels"),
+    [
+        ("nano33ble", "arduino", "arduino"),
+        ("nano33ble", "mbed", "cmsis-nn"),
+        ("esp32-devkitc", "zephyr", "reference"),
+        ("esp32-devkitc", "arduino", "esp-nn"),
+    ],
+)
+def test_kernels_are_those_of_the_sdk(name: str, sdk: str, kernels: str) -> None:
+    assert (by_name(name, sdk).sdk, by_name(name, sdk).kernels) == (sdk, kernels)
+
+
+def test_a_board_is_found_by_its_chip() -> None:
+    assert [board.name for board in with_words(["nucleo", "stm32f103"])] == ["nucleo-f103rb"]
+
+
 WORDS = st.sampled_from([":", "::", "/", "@", " ", "nano33ble", "arduino", "mbed_nano", "pico", "nrf52840", "x"])
 
 
@@ -233,6 +261,7 @@ def test_a_board_of_an_installed_platformio(tmp_path: Path, monkeypatch: pytest.
     (folder / "myboard_f746.json").write_text(json.dumps(described))
     (folder / "broken_board.json").write_text("{")
     found = by_name("myboard_f746")
+    assert not is_guess("myboard_f746")
     assert (found.description, found.flash_bytes, found.chip) == ("A board", 1 << 20, "STM32F746")
     assert found.ram == chips()["STM32F746"].ram
     with pytest.raises(ArgumentError, match="unknown board"):
