@@ -215,10 +215,12 @@ def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
     """In a folder of samples they are skipped; as an argument they are rejected."""
     for name in ("a.png", "b.npy", "c.npz", "d.csv"):
         os.mkfifo(tmp_path / name)
-    assert "holds no" in refusal("evaluate", INT8_MODEL, "--inputs", tmp_path)
-    for name in ("b.npy", "c.npz"):
-        for command in ("evaluate", "run"):
+    for command in ("evaluate", "run"):
+        assert "holds no" in refusal(command, INT8_MODEL, "--inputs", tmp_path)
+        for name in ("b.npy", "c.npz"):
             assert "not a regular file" in refusal(command, INT8_MODEL, "--inputs", tmp_path / name)
+    (tmp_path / "e.npz").mkdir()
+    assert "Is a directory" in refusal("run", INT8_MODEL, "--inputs", tmp_path / "e.npz")
 
 
 @pytest.mark.parametrize("label", ["30000", "-1", "2", "0.5", "nan", "inf", "1e30"])

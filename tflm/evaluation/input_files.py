@@ -222,7 +222,7 @@ def read_inputs(
     `count_samples` says.
 
     Raises:
-        DataError: the file does not fit the model's inputs.
+        DataError: the file does not fit the model's inputs, or the folder holds no file.
         OSError: it can't be read.
     """
     if path.suffix.lower() != ".npz":
@@ -230,6 +230,8 @@ def read_inputs(
             keys = ", ".join(f"in_0_{i}" for i in range(len(tensors)))
             raise DataError(f"{path}: the model has {len(tensors)} inputs; give them in an .npz as {keys}")
         files = files_in(path) if path.is_dir() else [path]
+        if not files:
+            raise DataError(f"{path}: holds no {', '.join(INPUT_SUFFIXES)} file")
         return [[values] for file in files for values in read_tensor(file, tensors[0], real)]
     arrays = stored_arrays(path)
     if found := recorded(path, "in", arrays):
