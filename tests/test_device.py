@@ -123,6 +123,20 @@ def test_an_operator_is_announced_for_one_request() -> None:
     assert session.announced is None
 
 
+@pytest.mark.parametrize("other", [{"session": 0}, {"sequence": 9}, {"payload": b""}, {"kind": Kind.RESET | REPLY}])
+def test_only_an_answer_to_this_request_counts(other: dict[str, Any]) -> None:
+    class Late(Script):
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            (answer,) = FrameReader().feed(self._coming)
+            wrong = answer._replace(**{"payload": b"\0late", **other})
+            self._coming = wrong.encoded() + self._coming
+
+    opened = Session(Late([[HELLO], [(Kind.READ, b"\0now")]]))
+    opened.open()
+    assert opened.request(Kind.READ).data == b"now"
+
+
 @pytest.mark.parametrize(
     ("status", "error", "message"),
     [

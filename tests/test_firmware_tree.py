@@ -127,6 +127,13 @@ def test_a_changed_file_is_named_and_the_version_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(("path", "root"), [("x/lite/micro/a.cc", "x"), ("x/micro/a.cc", "x"), ("x/a.cc", None)])
+def test_a_file_of_the_firmware_with_the_name_of_one_of_tflm_is_none(path: str, root: str | None) -> None:
+    found = source_tree._recognized(path)
+    assert (None if found is None else found[1]) == root
+
+
+@pytest.mark.usefixtures("known")
 def test_a_file_of_another_version_is_named_with_it(tmp_path: Path) -> None:
     write(tmp_path, 1)
     (tmp_path / "lib/tensorflow/lite/micro/c.cc").write_bytes(TEXTS["c"][2])

@@ -180,7 +180,7 @@ STYLES = {
     "octal": f"const unsigned char m[] = {{{','.join(f'0{byte:o}' for byte in MODEL)}}};",
     "comments": "/* {1, 2} */ // {3}\nconst char m[] = { // TFL3\n"
     + in_lines([f"{each} /* , */" for each in HEX])
-    + "};",
+    + "/**/};",
     "several arrays": "const float scale[] = {0.5f, 1};\nint n[2][2] = {{1, 2}, {3, 4}};\n"
     f"const unsigned char m[] = {{{','.join(HEX)}}};\nconst unsigned char other[] = {{1,2,3,4,5,6,7,8,9}};\n",
 }

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_what_a_distribution_contains_is_in_the_history() -> None:
     for versions in distributions().values():
         for version in versions:
             assert position(version.commit) >= 0, version
+            assert version.date == "" or date.fromisoformat(version.date), version
             assert version.kernels == "" or version.kernels in tflm.libraries.MODULES, version
     rows = [line.split("\t") for line in (PACKAGE / "releases/distributions.txt").read_text().splitlines()]
     words = {True: "yes", False: "no", None: "?"}
@@ -191,6 +193,12 @@ def test_an_operator_is_refused_before_it_came() -> None:
     ("commit", "operator", "said"),
     [
         (FIRST, "VAR_HANDLE", "Op builtin_code out of range: 142. Are you using old TFLite binary with newer model?"),
+        (
+            FIRST,
+            BuiltinOperator(140).name,  # the last one of its schema
+            f"Didn't find op for builtin opcode '{BuiltinOperator(140).name}' version '1'. An older version of this "
+            "builtin might be supported. Are you using an old TFLite binary with a newer model?",
+        ),
         ("2b7a4ad62", "BATCH_MATMUL", "Didn't find op for builtin opcode 'BATCH_MATMUL'"),
         ("2b7a4ad62", "TFLM_DECODE", "Failed to get registration from op code CUSTOM"),
     ],

@@ -16,6 +16,7 @@ import tflm
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import Span, sdk_names, sdks_for
 from tflm.firmware.board_fit import Answer, BoardFit, Placement, board_fit
+from tflm.firmware.device_check import DeviceFinding, Effect
 from tflm.firmware.flash import flash_range
 from tflm.firmware.verdict import verdict_of, within_budget
 from tflm.libraries import library_for
@@ -165,7 +166,18 @@ def test_a_budget_counts_as_well_as_the_board() -> None:
     assert found.answer is Answer.YES
     assert within_budget(found, 100, 100).answer is Answer.YES
     assert within_budget(found, 101, 100).answer is Answer.NO
+    assert within_budget(None, 100, 100).line == "fits: 0 bytes left of 100"
     assert within_budget(None, 101, 100).line == "does not fit: 1 bytes more than the budget of 100"
+
+
+def test_a_model_that_fits_but_can_not_run_there_does_not_fit() -> None:
+    fit = board_fit(MODEL, by_name("pico"))
+    differs, lacks = (
+        DeviceFinding(name, 0, i, effect, "It is missing.", "Add it.")
+        for i, (name, effect) in enumerate({"ADD": Effect.DIFFERS, "RELU": Effect.LACKS}.items())
+    )
+    assert verdict_of(fit, [differs]) == verdict_of(fit)
+    assert verdict_of(fit, [differs, lacks]).line.startswith("does not fit: it cannot run there: RELU: It is missing.")
 
 
 def answers(*command: Any) -> tuple[int, str]:
