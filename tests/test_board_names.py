@@ -91,9 +91,8 @@ def test_an_ambiguous_name_lists_the_boards_in_order(typed: str) -> None:
         by_name(typed)
     listed, more = re.findall(r"it may be (.+?)(?: and ([1-9]+) more)?;", str(caught.value))[0]
     every = {**boards(), **chips()}.values()
-    expected = sorted(
-        board.name for board in every if any(_key(name).startswith(_key(typed)) for name in (board.name, *board.aliases))
-    )
+    begin_so = (board for board in every for name in (board.name, *board.aliases) if _key(name).startswith(_key(typed)))
+    expected = sorted({board.name for board in begin_so})
     assert listed.split(", ") == expected[:MAX_LISTED]
     assert int(more or 0) == len(expected[MAX_LISTED:])
 

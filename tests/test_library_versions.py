@@ -60,6 +60,12 @@ def test_a_version_has_the_names_that_its_library_gives_it(name: str, found: str
     assert libraries.by_name(name).name == found
 
 
+def test_esp_nn_in_plain_c_has_only_the_faults_of_what_calls_it() -> None:
+    of_plain, of_chip = ([each.operator for each in library_for(name).concerns] for name in ("esp-nn:ansi", "esp-nn"))
+    assert of_plain == ["FULLY_CONNECTED"]
+    assert {"FULLY_CONNECTED", "SOFTMAX", "CONV_2D"} <= set(of_chip)
+
+
 @pytest.mark.parametrize(
     ("name", "alignment"), [("reference", 1), ("cmsis-nn", 1), ("esp-nn", 16), ("esp-nn@1.0.0", 16), ("esp-nn:ansi", 1)]
 )
