@@ -61,7 +61,9 @@ def test_a_version_has_the_names_that_its_library_gives_it(name: str, found: str
 
 
 def test_esp_nn_in_plain_c_has_only_the_faults_of_what_calls_it() -> None:
-    of_plain, of_chip = ([each.operator for each in library_for(name).concerns] for name in ("esp-nn:ansi", "esp-nn"))
+    of_plain, of_chip = (
+        [each.operator for each in libraries.by_name(name).concerns] for name in ("esp-nn:ansi", "esp-nn")
+    )
     assert of_plain == ["FULLY_CONNECTED"]
     assert {"FULLY_CONNECTED", "SOFTMAX", "CONV_2D"} <= set(of_chip)
 
