@@ -131,19 +131,22 @@ def _arguments(kernel: Kernel) -> dict[str, Value]:
     for name in kernel.function.__annotations__:
         if name == "return":
             continue
-        if name in kernel.functions:
-            function = kernel.functions[name]
-            found[name] = Callee(function, _function_name(function, f"{name}_{kernel.constants[name]}"))
-        elif record := record_of(kernel.function, name):
+        record = record_of(kernel.function, name)
+        if record is not None and not hasattr(record, BY_VALUE):
             names = parameters_of_record(record, name)
-            if hasattr(record, BY_VALUE):
-                found |= {each: _value(kernel, each) for each in names.values()}
-            else:
-                fields = ((field, _value(kernel, each)) for field, each in names.items())
-                found[name] = Record(structure_name(record), tuple(fields))
+            fields = ((field, _value(kernel, each)) for field, each in names.items())
+            found[name] = Record(structure_name(record), tuple(fields))
         else:
-            found[name] = _value(kernel, name)
+            names_by_value = [name] if record is None else parameters_of_record(record, name).values()
+            found |= {each: _argument(kernel, each) for each in names_by_value}
     return found
+
+
+def _argument(kernel: Kernel, name: str) -> Value:
+    if name not in kernel.functions:
+        return _value(kernel, name)
+    function = kernel.functions[name]
+    return Callee(function, _function_name(function, f"{name}_{kernel.constants[name]}"))
 
 
 def _function_name(function: FunctionType, otherwise: str) -> str:

@@ -209,7 +209,7 @@ class Kernel:
     @functools.cached_property
     def functions(self) -> dict[str, FunctionType]:
         """The functions that were chosen, by parameter."""
-        hints = {name: _hint(self.function, name) for name in self.constants}
+        hints = {name: hint_of(self.function, name) for name in self.constants}
         tables = {name: hint.__metadata__[0] for name, hint in hints.items() if _kind(hint) == FUNCTION}
         return {name: table[self.constants[name]] for name, table in tables.items()}
 
@@ -333,7 +333,7 @@ def by_value(record: Record) -> Record:
 
     Functions pass such a record on, or make one of constants and of variables that are assigned once. The parameter is
     called as the record, and what follows that name ends those of the fields: `multiplier2: Multiplier` stands for
-    `significand2` and the like.
+    `significand2` and the like. Like a parameter, a field may stand for one of the functions in a table.
     """
     setattr(record, BY_VALUE, True)
     return record

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.intrinsics import elements_from
-from tflm.compiler.language import DONE, Elements, Int16s, Step, UInt16s, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Int16s, Step, UInt16s, by_value, inlined, kernel
 from tflm.compiler.processor import Profile
 from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64, as_uint64
 from tflm.delegates.compiled.signal import clear_steps
@@ -163,6 +163,18 @@ Plus = Annotated[Callable[..., Any], PLUS]
 Divided = Annotated[Callable[..., Any], DIVIDED]
 
 
+@by_value
+class Numbers(NamedTuple):
+    """The arithmetic of a type of samples."""
+
+    times: Times
+    part: Part
+    turned: Turned
+    first_turned: FirstTurned
+    halved: Halved
+    plus: Plus
+
+
 @inlined
 def same(value: Any) -> Any:
     """Return a value."""
@@ -237,50 +249,50 @@ def combine_4(
 
 
 @inlined
-def stage_2(part: Any, turned: Any, first_turned: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+def stage_2(numbers: Numbers, y: Elements, roots: Elements, m: int, groups: int) -> int:
     """Combine all groups of two slots."""
     for group in range(groups):
         place = 4 * m * group
-        real, imaginary = turned_pair(part, first_turned, y, place + 2 * m, 2, roots, 0)
-        combine_2(part, y, place, 2 * m, real, imaginary)
+        real, imaginary = turned_pair(numbers.part, numbers.first_turned, y, place + 2 * m, 2, roots, 0)
+        combine_2(numbers.part, y, place, 2 * m, real, imaginary)
         for k in range(1, m):
-            real, imaginary = turned_pair(part, turned, y, place + 2 * (m + k), 2, roots, 2 * groups * k)
-            combine_2(part, y, place + 2 * k, 2 * m, real, imaginary)
+            real, imaginary = turned_pair(
+                numbers.part, numbers.turned, y, place + 2 * (m + k), 2, roots, 2 * groups * k
+            )
+            combine_2(numbers.part, y, place + 2 * k, 2 * m, real, imaginary)
     return groups
 
 
 @inlined
-def stage_4(
-    part: Any, turned: Any, first_turned: Any, upright: Any, y: Elements, roots: Elements, m: int, groups: int
-) -> int:
+def stage_4(numbers: Numbers, upright: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
     """Combine all groups of four slots."""
     for group in range(groups):
         place = 8 * m * group
-        real1, imag1 = turned_pair(part, first_turned, y, place + 2 * m, 4, roots, 0)
-        real2, imag2 = turned_pair(part, first_turned, y, place + 4 * m, 4, roots, 0)
-        real3, imag3 = turned_pair(part, first_turned, y, place + 6 * m, 4, roots, 0)
-        combine_4(part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
+        real1, imag1 = turned_pair(numbers.part, numbers.first_turned, y, place + 2 * m, 4, roots, 0)
+        real2, imag2 = turned_pair(numbers.part, numbers.first_turned, y, place + 4 * m, 4, roots, 0)
+        real3, imag3 = turned_pair(numbers.part, numbers.first_turned, y, place + 6 * m, 4, roots, 0)
+        combine_4(numbers.part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
         for k in range(1, m):
             place += 2
-            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 4, roots, 2 * groups * k)
-            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 4, roots, 4 * groups * k)
-            real3, imag3 = turned_pair(part, turned, y, place + 6 * m, 4, roots, 6 * groups * k)
-            combine_4(part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
+            real1, imag1 = turned_pair(numbers.part, numbers.turned, y, place + 2 * m, 4, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(numbers.part, numbers.turned, y, place + 4 * m, 4, roots, 4 * groups * k)
+            real3, imag3 = turned_pair(numbers.part, numbers.turned, y, place + 6 * m, 4, roots, 6 * groups * k)
+            combine_4(numbers.part, upright, y, place, 2 * m, real1, imag1, real2, imag2, real3, imag3)
     return groups
 
 
 @inlined
-def stage_3(times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+def stage_3(numbers: Numbers, y: Elements, roots: Elements, m: int, groups: int) -> int:
     """Combine all groups of three slots. The second and third result are the sum and the difference of two terms."""
     height = roots[2 * groups * m + 1]
     for group in range(groups):
         for k in range(m):
             place = 2 * (3 * m * group + k)
-            real0, imag0 = divided_pair(part, y, place, 3)
-            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 3, roots, 2 * groups * k)
-            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 3, roots, 4 * groups * k)
-            middle_real, middle_imag = real0 - halved(real1 + real2), imag0 - halved(imag1 + imag2)
-            upright_real, upright_imag = -times(imag1 - imag2, height), times(real1 - real2, height)
+            real0, imag0 = divided_pair(numbers.part, y, place, 3)
+            real1, imag1 = turned_pair(numbers.part, numbers.turned, y, place + 2 * m, 3, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(numbers.part, numbers.turned, y, place + 4 * m, 3, roots, 4 * groups * k)
+            middle_real, middle_imag = real0 - numbers.halved(real1 + real2), imag0 - numbers.halved(imag1 + imag2)
+            upright_real, upright_imag = -numbers.times(imag1 - imag2, height), numbers.times(real1 - real2, height)
             y[place] = real0 + (real1 + real2)
             y[place + 1] = imag0 + (imag1 + imag2)
             y[place + 2 * m] = middle_real + upright_real
@@ -322,22 +334,22 @@ def combine_5(
 
 
 @inlined
-def stage_5(times: Any, part: Any, turned: Any, y: Elements, roots: Elements, m: int, groups: int) -> int:
+def stage_5(numbers: Numbers, y: Elements, roots: Elements, m: int, groups: int) -> int:
     """Combine all groups of five slots. Two pairs of results are each the sum and the difference of two terms."""
     fifth = 2 * groups * m
     c1, s1, c2, s2 = roots[fifth], roots[fifth + 1], roots[2 * fifth], roots[2 * fifth + 1]
     for group in range(groups):
         for k in range(m):
             place = 2 * (5 * m * group + k)
-            real0, imag0 = divided_pair(part, y, place, 5)
-            real1, imag1 = turned_pair(part, turned, y, place + 2 * m, 5, roots, 2 * groups * k)
-            real2, imag2 = turned_pair(part, turned, y, place + 4 * m, 5, roots, 4 * groups * k)
-            real3, imag3 = turned_pair(part, turned, y, place + 6 * m, 5, roots, 6 * groups * k)
-            real4, imag4 = turned_pair(part, turned, y, place + 8 * m, 5, roots, 8 * groups * k)
+            real0, imag0 = divided_pair(numbers.part, y, place, 5)
+            real1, imag1 = turned_pair(numbers.part, numbers.turned, y, place + 2 * m, 5, roots, 2 * groups * k)
+            real2, imag2 = turned_pair(numbers.part, numbers.turned, y, place + 4 * m, 5, roots, 4 * groups * k)
+            real3, imag3 = turned_pair(numbers.part, numbers.turned, y, place + 6 * m, 5, roots, 6 * groups * k)
+            real4, imag4 = turned_pair(numbers.part, numbers.turned, y, place + 8 * m, 5, roots, 8 * groups * k)
             sum1, sum2, other1, other2 = real1 + real4, real2 + real3, imag1 - imag4, imag2 - imag3
-            combine_5(times, negated, y, place, 2 * m, real0, sum1, sum2, other1, other2, c1, s1, c2, s2)
+            combine_5(numbers.times, negated, y, place, 2 * m, real0, sum1, sum2, other1, other2, c1, s1, c2, s2)
             sum1, sum2, other1, other2 = imag1 + imag4, imag2 + imag3, real1 - real4, real2 - real3
-            combine_5(times, same, y, place + 1, 2 * m, imag0, sum1, sum2, other1, other2, c1, s1, c2, s2)
+            combine_5(numbers.times, same, y, place + 1, 2 * m, imag0, sum1, sum2, other1, other2, c1, s1, c2, s2)
     return groups
 
 
@@ -363,21 +375,17 @@ class Spectrum(NamedTuple):
 
 
 @inlined
-def odd_stage(
-    times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, p: int, m: int, groups: int
-) -> int:
+def odd_stage(numbers: Numbers, y: Elements, roots: Elements, p: int, m: int, groups: int) -> int:
     """Combine groups of three or five slots."""
     if p == 3:
-        stage_3(times, part, turned, halved, y, roots, m, groups)
+        stage_3(numbers, y, roots, m, groups)
     else:
-        stage_5(times, part, turned, y, roots, m, groups)
+        stage_5(numbers, y, roots, m, groups)
     return p
 
 
 @inlined
-def no_stage(
-    times: Any, part: Any, turned: Any, halved: Any, y: Elements, roots: Elements, p: int, m: int, groups: int
-) -> int:
+def no_stage(numbers: Numbers, y: Elements, roots: Elements, p: int, m: int, groups: int) -> int:
     """Do nothing: all factors are powers of two."""
     return p
 
@@ -390,18 +398,7 @@ OddStage = Annotated[Callable[..., Any], ODD_STAGES]
 
 @inlined
 def transform(
-    odd: Any,
-    upright: Any,
-    times: Any,
-    part: Any,
-    turned: Any,
-    first_turned: Any,
-    halved: Any,
-    y: Elements,
-    factors: Int16s,
-    roots: Elements,
-    n: int,
-    stages: int,
+    odd: Any, upright: Any, numbers: Numbers, y: Elements, factors: Int16s, roots: Elements, n: int, stages: int
 ) -> int:
     """Transform n pairs of y, which are already permuted.
 
@@ -414,11 +411,11 @@ def transform(
         p = factors[stage]
         groups //= p
         if p == 4:
-            stage_4(part, turned, first_turned, upright, y, roots, m, groups)
+            stage_4(numbers, upright, y, roots, m, groups)
         elif p == 2:
-            stage_2(part, turned, first_turned, y, roots, m, groups)
+            stage_2(numbers, y, roots, m, groups)
         else:
-            odd(times, part, turned, halved, y, roots, p, m, groups)
+            odd(numbers, y, roots, p, m, groups)
         m *= p
     return n
 
@@ -450,15 +447,15 @@ Order = Annotated[Callable[..., Any], ORDERS]
 
 @inlined
 def separated(
-    part: Any, turned: Any, plus: Any, x: Elements, pair: int, mirrored: int, roots: Elements, root: int
+    numbers: Numbers, x: Elements, pair: int, mirrored: int, roots: Elements, root: int
 ) -> tuple[Any, Any, Any, Any]:
     """Return a pair of a spectrum and its mirror image, with those of even and odd samples separated or joined."""
-    real, imaginary = divided_pair(part, x, pair, 2)
-    mirrored_real = part(x[mirrored], 2)
-    mirrored_imaginary = part(plus(0, x[mirrored + 1], -1), 2)
+    real, imaginary = divided_pair(numbers.part, x, pair, 2)
+    mirrored_real = numbers.part(x[mirrored], 2)
+    mirrored_imaginary = numbers.part(numbers.plus(0, x[mirrored + 1], -1), 2)
     sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
     real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-    turned_real, turned_imaginary = turned(real, imaginary, roots[root], roots[root + 1])
+    turned_real, turned_imaginary = numbers.turned(real, imaginary, roots[root], roots[root + 1])
     return (
         sum_real + turned_real,
         sum_imaginary + turned_imaginary,
@@ -468,9 +465,9 @@ def separated(
 
 
 @inlined
-def unravel(part: Any, turned: Any, halved: Any, plus: Any, y: Elements, roots: Elements, n: int) -> int:
+def unravel(numbers: Numbers, y: Elements, roots: Elements, n: int) -> int:
     """Compute the spectrum of real values, n + 1 bins, from the spectrum of their pairs as complex values."""
-    real, imaginary = divided_pair(part, y, 0, 2)
+    real, imaginary = divided_pair(numbers.part, y, 0, 2)
     y[0] = real + imaginary
     y[1] = 0
     y[2 * n] = real - imaginary
@@ -478,24 +475,22 @@ def unravel(part: Any, turned: Any, halved: Any, plus: Any, y: Elements, roots: 
     mirrored = 2 * n
     for k in range(2, n + 1, 2):
         mirrored -= 2
-        real, imaginary, other_real, other_imaginary = separated(part, turned, plus, y, k, mirrored, roots, k - 2)
-        y[k] = halved(real)
-        y[k + 1] = halved(imaginary)
-        y[mirrored] = halved(other_real)
-        y[mirrored + 1] = halved(other_imaginary)
+        real, imaginary, other_real, other_imaginary = separated(numbers, y, k, mirrored, roots, k - 2)
+        y[k] = numbers.halved(real)
+        y[k + 1] = numbers.halved(imaginary)
+        y[mirrored] = numbers.halved(other_real)
+        y[mirrored + 1] = numbers.halved(other_imaginary)
     return n
 
 
 @inlined
-def fold(part: Any, turned: Any, plus: Any, x: Elements, y: Elements, places: UInt16s, roots: Elements, n: int) -> int:
+def fold(numbers: Numbers, x: Elements, y: Elements, places: UInt16s, roots: Elements, n: int) -> int:
     """Compute the spectrum of pairs of real values as complex values from n + 1 bins, permuted: pair k is at
     `places[k]`."""
-    y[0] = part(plus(x[0], x[2 * n], 1), 2)
-    y[1] = part(plus(x[0], x[2 * n], -1), 2)
+    y[0] = numbers.part(numbers.plus(x[0], x[2 * n], 1), 2)
+    y[1] = numbers.part(numbers.plus(x[0], x[2 * n], -1), 2)
     for k in range(1, n // 2 + 1):
-        real, imaginary, other_real, other_imaginary = separated(
-            part, turned, plus, x, 2 * k, 2 * (n - k), roots, 2 * k - 2
-        )
+        real, imaginary, other_real, other_imaginary = separated(numbers, x, 2 * k, 2 * (n - k), roots, 2 * k - 2)
         place, other = 2 * places[k], 2 * places[n - k]
         y[place], y[place + 1] = real, imaginary
         y[other], y[other + 1] = other_real, other_imaginary
@@ -506,12 +501,7 @@ def fold(part: Any, turned: Any, plus: Any, x: Elements, y: Elements, places: UI
 def rfft(
     order: Order,
     odd: OddStage,
-    times: Times,
-    part: Part,
-    turned: Turned,
-    first_turned: FirstTurned,
-    halved: Halved,
-    plus: Plus,
+    numbers: Numbers,
     x: Elements,
     y: Elements,
     factors: Int16s,
@@ -533,8 +523,8 @@ def rfft(
         of_row = elements_from(y, 2 * row * bins)
         given = min(spectrum.samples, 2 * n)
         order(elements_from(x, row * spectrum.samples), of_row, places, given, n)
-        transform(odd, same, times, part, turned, first_turned, halved, of_row, factors, roots, n, spectrum.stages)
-        unravel(part, turned, halved, plus, of_row, super_twiddles, n)
+        transform(odd, same, numbers, of_row, factors, roots, n, spectrum.stages)
+        unravel(numbers, of_row, super_twiddles, n)
         for i in range(2 * (n + 1), 2 * bins):
             of_row[i] = 0
     return DONE
@@ -543,12 +533,7 @@ def rfft(
 @kernel
 def irfft(
     odd: OddStage,
-    times: Times,
-    part: Part,
-    turned: Turned,
-    first_turned: FirstTurned,
-    halved: Halved,
-    plus: Plus,
+    numbers: Numbers,
     divided: Divided,
     x: Elements,
     y: Elements,
@@ -569,8 +554,8 @@ def irfft(
     samples, n = spectrum.samples, spectrum.pairs
     for row in range(spectrum.rows):
         of_row = elements_from(y, row * samples)
-        fold(part, turned, plus, elements_from(x, 2 * row * spectrum.bins), of_row, places, super_twiddles, n)
-        transform(odd, negated, times, part, turned, first_turned, halved, of_row, factors, roots, n, spectrum.stages)
+        fold(numbers, elements_from(x, 2 * row * spectrum.bins), of_row, places, super_twiddles, n)
+        transform(odd, negated, numbers, of_row, factors, roots, n, spectrum.stages)
         for i in range(2 * n):
             of_row[i] = divided(of_row[i], 2 * n)
         for i in range(2 * n, samples):
@@ -604,12 +589,11 @@ def _bind(context: KernelContext, node: Node, profile: Profile) -> list[Step] | 
     factors, sources, type = config.factors[::-1], sources_of(config), x.dtype.name
     (samples, bins), rows = (y, x) if is_inverse else (x, y), x.size // x.shape[-1]
     spectrum = Spectrum(rows, samples.shape[-1], bins.shape[-1] // 2, config.n, len(factors))
-    functions = ("times", "part", "turned", "first_turned", "halved", "plus", *(("divided",) if is_inverse else ()))
-    order = {} if is_inverse else {"order": "whole" if spectrum.samples >= 2 * config.n else "padded"}
+    is_whole = spectrum.samples >= 2 * config.n
     step = (irfft if is_inverse else rfft).step(
-        **order,
         odd="odd" if any(factor % 2 for factor in factors) else "none",
-        **dict.fromkeys(functions, type),
+        **dict.fromkeys(Numbers._fields, type),
+        **({"divided": type} if is_inverse else {"order": "whole" if is_whole else "padded"}),
         x=x,
         y=y,
         factors=np.array(factors, np.int16),
