@@ -28,7 +28,7 @@ from tflm.delegates.compiled.tiles import (
     channel_order,
     lanes,
 )
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, Windows
 
 VECTORS = 4
 ROWS = 4
@@ -47,24 +47,17 @@ def fits_columns(rows: Axis, columns: Axis, channels: int, image: Image, scaling
 
 
 def bind_columns(
-    x: npt.NDArray[Any],
-    rows: Axis,
-    columns: Axis,
-    weights: npt.NDArray[Any],
-    image: Image,
-    scaling: Scaling,
-    y: npt.NDArray[Any],
+    x: npt.NDArray[Any], axes: Windows, weights: npt.NDArray[Any], image: Image, scaling: Scaling, y: npt.NDArray[Any]
 ) -> list[Step]:
     """Return the steps that set y to the windows of x times the weights of each channel; arguments as in
     `bind_channelwise`."""
-    channels = len(weights)
+    channels, (rows, columns) = len(weights), axes
     fill, held = image.padded(x, rows, columns, channels)
     batch, row, *_ = held.strides
     batch_offsets = np.arange(len(x), dtype=np.int64)[:, np.newaxis] * batch
     sources = (batch_offsets + np.arange(rows.windows, dtype=np.int64) * rows.stride * row).reshape(-1)
     targets = np.arange(len(sources), dtype=np.int64) * columns.windows * channels
     runs = sources, targets
-    axes = rows, columns
     steps = (_steps(held, axes, weights, scaling, y, runs, *block) for block in _blocks(channels))
     return [*fill, *itertools.chain.from_iterable(steps)]
 
@@ -82,7 +75,7 @@ def _blocks(channels: int) -> Iterator[tuple[int, int, int]]:
 
 def _steps(
     held: npt.NDArray[Any],
-    axes: tuple[Axis, Axis],
+    axes: Windows,
     weights: npt.NDArray[Any],
     scaling: Scaling,
     y: npt.NDArray[Any],

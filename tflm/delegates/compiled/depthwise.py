@@ -17,7 +17,7 @@ from tflm.delegates.compiled.products import bind_convolution, convolution_scali
 from tflm.delegates.compiled.scaling import Scaling, copied
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, Windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.convolution import DEPTHWISE_INPUTS
 
@@ -81,13 +81,7 @@ def runs_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, copies
 
 
 def bind_channelwise(
-    x: npt.NDArray[Any],
-    rows: Axis,
-    columns: Axis,
-    weights: npt.NDArray[Any],
-    image: Image,
-    scaling: Scaling,
-    y: npt.NDArray[Any],
+    x: npt.NDArray[Any], axes: Windows, weights: npt.NDArray[Any], image: Image, scaling: Scaling, y: npt.NDArray[Any]
 ) -> list[Step]:
     """Return the steps that set y to the windows of x times the weights of each channel, scaled.
 
@@ -97,6 +91,7 @@ def bind_channelwise(
         y: (batches, rows, columns, channels), contiguous.
     """
     channels, unit = len(weights), image.unit
+    rows, columns = axes
     order = channel_order(VECTORS_OF_RUN[unit], scaling.bits)
     tile = order.size
     runs = runs_of(x, rows, columns, image, channels // x.shape[3], tile)
@@ -151,8 +146,8 @@ def _bind_depthwise(context: KernelContext, node: Node, profile: Profile) -> Seq
     if scaling is None:
         return None
     if fits_columns(op.rows, op.columns, len(by_channel), image, scaling):
-        return bind_columns(x, op.rows, op.columns, by_channel, image, scaling, y)
-    return bind_channelwise(x, op.rows, op.columns, by_channel, image, scaling, y)
+        return bind_columns(x, (op.rows, op.columns), by_channel, image, scaling, y)
+    return bind_channelwise(x, (op.rows, op.columns), by_channel, image, scaling, y)
 
 
 BINDINGS = {"DEPTHWISE_CONV_2D": _bind_depthwise}

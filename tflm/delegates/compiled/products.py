@@ -21,7 +21,7 @@ from tflm.delegates.compiled.vector_products import dot_products, has_few_channe
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, Windows
 from tflm.kernels.layers.product import LayerArrays
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import fully_connected
@@ -186,13 +186,7 @@ def _window_in_place(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Imag
 
 
 def bind_product(
-    x: npt.NDArray[Any],
-    rows: Axis,
-    columns: Axis,
-    weights: npt.NDArray[Any],
-    image: Image,
-    scaling: Scaling,
-    y: npt.NDArray[Any],
+    x: npt.NDArray[Any], axes: Windows, weights: npt.NDArray[Any], image: Image, scaling: Scaling, y: npt.NDArray[Any]
 ) -> list[Step]:
     """Return the steps that set y to the windows of x times weights, scaled.
 
@@ -201,7 +195,7 @@ def bind_product(
         weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
         y: (batches, rows, columns, groups * rows of weights), contiguous.
     """
-    joins = 1
+    joins, (rows, columns) = 1, axes
     if image.unit != "float":  # its zeros times infinity would be NaN
         joins = windows_to_join(columns, weights, lanes(), UNIT_ELEMENTS[image.unit])
     if joins > 1:
@@ -352,7 +346,7 @@ def bind_matrix(
     scaled."""
     positions = Axis(len(x), 1, len(x))
     by_tap = weights.reshape(1, len(weights), 1, 1, -1)
-    return bind_product(x[np.newaxis, np.newaxis], Axis(1, 1, 1), positions, by_tap, image, scaling, y)
+    return bind_product(x[np.newaxis, np.newaxis], (Axis(1, 1, 1), positions), by_tap, image, scaling, y)
 
 
 def _packed(by_segment: npt.NDArray[Any], channels: npt.NDArray[np.intp], units: int, image: Image) -> npt.NDArray[Any]:
@@ -432,9 +426,7 @@ def convolution_scaling(
     return layer_scaling(type(op.multiplier)(*parts), op.output, weights, bias, image, y_dtype)
 
 
-def bind_convolution(
-    op: OpDataConv, axes: tuple[Axis, Axis], arrays: LayerArrays, copies: int = 1
-) -> list[Step] | None:
+def bind_convolution(op: OpDataConv, axes: Windows, arrays: LayerArrays, copies: int = 1) -> list[Step] | None:
     """Return the steps that set y to the windows of x times weights; None if they cannot be shown to be exact.
 
     Args:
@@ -447,7 +439,7 @@ def bind_convolution(
     x, weights, bias, y, _ = arrays
     image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
     scaling = convolution_scaling(op, weights, bias, image, y.dtype, copies)
-    return None if scaling is None else bind_product(x, *axes, weights, image, scaling, y)
+    return None if scaling is None else bind_product(x, axes, weights, image, scaling, y)
 
 
 def convolution_scale(op: OpDataConv) -> Scale | None:
