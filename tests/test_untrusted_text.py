@@ -15,11 +15,11 @@ from example_models import INT8_MODEL
 from test_cli import figures, run
 
 import tflm
-from tflm.application.export import Firmware, in_one_line, sources
+from tflm.application.export import Firmware, sources
 from tflm.application.machine import MachineOptions
 from tflm.arena_page import BLOCK_KINDS, arena_frame, arena_page, block_kind
 from tflm.cli.output import table_lines
-from tflm.report import NAME, Report, Table, printable
+from tflm.report import NAME, Report, Table, in_one_line, printable
 from tflm.schema import ActivationFunctionType, BuiltinOperator, FullyConnectedOptions, TensorType
 
 CONTROL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\u202egnp\u2066\u2028"

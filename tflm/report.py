@@ -53,6 +53,14 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def in_one_line(text: str) -> str:
+    """Escape text for a C++ line comment.
+
+    A line break would end the comment; a backslash or its trigraph at the end would continue it on the next line.
+    """
+    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
+
+
 def shortened(name: str, width: int) -> str:
     """Shorten a name to a number of characters, with an ellipsis in its middle."""
     if len(name) <= width:

@@ -18,6 +18,7 @@ from tflm.firmware.flash import operators_of, resolver_method, typed_registratio
 from tflm.kernels import REGISTRATIONS
 from tflm.libraries.kernel_library import require_safe_plan
 from tflm.planning import MemoriesPlan
+from tflm.report import in_one_line
 from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -447,14 +448,6 @@ def identifier(stem: str) -> str:
 def buffers_in(memory: str) -> str:
     """The name of a piece with a plan's buffers in a memory other than the arena's."""
     return f"{identifier(memory)}_buffers"
-
-
-def in_one_line(text: str) -> str:
-    """Escape text for a C++ line comment.
-
-    A line break would end the comment; a backslash or its trigraph at the end would continue it on the next line.
-    """
-    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
 
 
 class Firmware(NamedTuple):

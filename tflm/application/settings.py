@@ -43,7 +43,9 @@ class Settings:
         """The budget of a model's arena in bytes, from the first pattern that matches; None if no pattern does."""
         assert self.path is not None or not self.budgets
         names = [model.name, _from(self.path, model)] if self.path is not None else []
-        return next((bytes_from(size) for pattern, size in self.budgets.items() if _matches(names, pattern)), None)
+        return next(
+            (bytes_from(size) for pattern, size in self.budgets.items() if fnmatch.filter(names, pattern)), None
+        )
 
     def machine(self, given: MachineOptions, machine_is_named: bool) -> MachineOptions:
         """The options with settings for those that were not given.
@@ -120,10 +122,6 @@ def _from(path: Path, model: Path) -> str:
     """The path of a model from the folder of the settings; its own if it is not below that."""
     absolute = model.absolute()
     return str(absolute.relative_to(path.parent)) if absolute.is_relative_to(path.parent) else str(absolute)
-
-
-def _matches(names: list[str], pattern: str) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for name in names)
 
 
 def settings_report(found: Settings, given: MachineOptions, on: MachineOptions, budget: str | None) -> Report:

@@ -30,6 +30,7 @@ from tflm.memory.several_memories import (
 from tflm.planning.head_plan import Head
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.views import joined, joined_buffers
+from tflm.report import in_one_line
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
@@ -174,7 +175,7 @@ def memory_plan_header(
     return HEADER.substitute(
         camel=camel,
         guard=name.upper(),
-        listed=", ".join(_in_comment(memory) for memory in memories),
+        listed=", ".join(in_one_line(memory) for memory in memories),
         example=", ".join(["arena", *(f"memory_{i}" for i in others)]),
         parameters=", ".join(["uint8_t* arena", *(f"uint8_t* memory_{i}" for i in others)]),
         arguments=", ".join(["arena", *(f"memory_{i}" for i in others)]),
@@ -184,10 +185,6 @@ def memory_plan_header(
         memories=len(memories),
         table="\n".join(rows) or "        {0, 0, 0, 0, 0},",
     )
-
-
-def _in_comment(text: str) -> str:
-    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
 
 
 EFFORT_GROWTH = 4
