@@ -1,6 +1,5 @@
 """Write calls of library functions as C. Constant structures are defined in flash; those with addresses in RAM, at the
-call.
-"""
+call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """LLVM's description of this machine. It is cached, because loading LLVM's library takes longer than loading all
-kernels of a model.
-"""
+kernels of a model."""
 
 from __future__ import annotations
 

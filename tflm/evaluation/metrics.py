@@ -251,8 +251,7 @@ class ResultsFile:
 
     def _whole_records(self) -> int | None:
         """The number of valid records from an earlier run before the first invalid one; None if the file does not
-        exist.
-        """
+        exist."""
         if not self.path.exists() or not self.path.stat().st_size:
             return None
         with open(self.path, "rb") as file:

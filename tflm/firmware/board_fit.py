@@ -277,8 +277,7 @@ class BoardFit:
     @property
     def head_room(self) -> int:
         """Bytes of its bank that the head may use: all, or what static RAM and stack leave if they fit no other
-        bank.
-        """
+        bank."""
         assert self.split is not None
         return self._head_room(self._worst, self.split)
 

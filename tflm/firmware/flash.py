@@ -103,8 +103,7 @@ class SectionGroup(NamedTuple):
 
 class ResolverCode(NamedTuple):
     """Terms of the linear formula for the code of main and resolver, or bytes per term, in the order of the data
-    file.
-    """
+    file."""
 
     always: float
     builtin_operators: float

@@ -266,8 +266,7 @@ def _in_words(inner: Shape, outer: Shape, paddings: Sequence[tuple[int, int]], w
 
 def _in_parts(name: str, times: int, length: int, *parts: int) -> dict[str, int]:
     """Nested divisions of a length, each for the remainder of the previous one; also counts how often each loop is
-    entered.
-    """
+    entered."""
     trips = {}
     for part in parts:
         count, length = divmod(length, part)
@@ -340,8 +339,7 @@ def _pointwise(layer: LoopShape, products: Callable[[int, int, int, int], dict[s
 
 def _fully_connected_as_pointwise(layer: LoopShape) -> LoopShape | None:
     """FULLY_CONNECTED of whole words with more than two dimensions, which TFLM runs as a 1x1 convolution in
-    CMSIS-NN.
-    """
+    CMSIS-NN."""
     depth, channels = layer.depth, layer.output[-1]
     if len(layer.output) <= 2 or depth % 4:
         return None
@@ -379,8 +377,7 @@ def _plain_fully_connected(layer: LoopShape) -> LoopTrips:
 
 def _depthwise_3x3(layer: LoopShape) -> LoopTrips:
     """arm_depthwise_conv_3x3_s8: four channels at a time, and the left, middle and right tap of each row of a
-    window.
-    """
+    window."""
     rows = _inside(layer.rows)
     first = np.arange(layer.columns.windows, dtype=np.int64) * layer.columns.stride - layer.columns.before
     left, right = first >= 0, layer.columns.size - first >= 3

@@ -92,8 +92,7 @@ class Verdict:
     @json_property
     def line(self) -> str:
         """The verdict in a line, as --short prints it; it begins with "fits:", "does not fit:" or "not known whether it
-        fits:".
-        """
+        fits:"."""
         return f"{BEGINNINGS[self.answer]}: {self.figures}"
 
     @property

@@ -130,8 +130,7 @@ def element_wise(operator: OperatorFacts, input: int) -> range:
 
 def row_wise(operator: OperatorFacts, input: int) -> range:
     """Each row of the output depends on the same row of the input; the last pass reads each element before writing
-    it.
-    """
+    it."""
     return element_wise(operator, input)
 
 

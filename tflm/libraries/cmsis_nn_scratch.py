@@ -286,8 +286,7 @@ def _mve_convolution(operator: OperatorFacts, input: int) -> range:
 
 def _mve_depthwise_conv_2d(operator: OperatorFacts, input: int) -> range:
     """A single channel runs as a convolution; otherwise blocks of channels process the whole image one after the
-    other.
-    """
+    other."""
     x, y, both = operator.inputs[0], operator.outputs[0], windows(operator)
     if x is None or both is None:
         return nowhere(operator, input)

@@ -35,8 +35,7 @@ NODE_DATA_CONV = Struct("esp_nn/conv.cc:NodeData", op_data=OP_DATA_CONV, buffer_
 @dataclass(frozen=True)
 class AskedForConv(CType):
     """The structure that CONV_2D's Init requests; some versions of the component omit the index, but write it
-    anyway.
-    """
+    anyway."""
 
     def size(self, target: Target, release: Release = TODAY) -> int:
         is_short = component_of(release) is not None and holds(release, "bebe1a8") and not holds(release, "416d371")

@@ -60,8 +60,7 @@ def _overruns(written: int, conv: Convolution, node: Node, version: Version) -> 
 
 def _padding_of_one_side(node: Node, conv: Convolution, version: Version) -> bool:
     """The image is widened to int16 (up to 1.2.0~1), or padded at both ends (from 1.2.1), in a buffer sized for
-    int8.
-    """
+    int8."""
     if not _is_3x3(conv, 0) or conv.padding in ((0, 0), (1, 1)):
         return False
     if version.before("1.2.1"):

@@ -96,8 +96,7 @@ class Convolution(NamedTuple):
     @property
     def fills_columns(self) -> bool:
         """Whether each window is copied to a column first: its rows are shorter than a vector, but the window is
-        not.
-        """
+        not."""
         return self.taps[1] * self.channels < BYTES_IN_A_VECTOR <= self.window
 
     @property

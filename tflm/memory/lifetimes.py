@@ -146,8 +146,7 @@ class LifetimeBuilder:
 
     def build(self) -> list[Buffer]:
         """The buffers to place: tensors, subgraph after subgraph, then scratch buffers in the order of their
-        requests.
-        """
+        requests."""
         self._mark_subgraph(0)
         return self._lifetimes.buffers(list(self._placed()), self._offsets)
 

@@ -34,8 +34,7 @@ class MemoryPlanner(Protocol):
 
     def get_maximum_memory_size(self) -> int:
         """Bytes that the plan occupies, from offset 0 to the end of the last buffer; not more than all buffers take one
-        after the other, unless there are offline offsets.
-        """
+        after the other, unless there are offline offsets."""
 
     def get_buffer_count(self) -> int:
         """Number of buffers added."""
@@ -119,8 +118,7 @@ class SearchProgress(NamedTuple):
 
 def preserves_all_tensors(planner: MemoryPlanner) -> bool:
     """Whether no two buffers of a planner ever share memory, so that every tensor can be read after an invoke; False if
-    the planner does not say.
-    """
+    the planner does not say."""
     return bool(_ask_property(planner, "preserves_all_tensors", False))
 
 

@@ -103,8 +103,7 @@ class Head:
         overlap: bool = False,
     ) -> HeadPlan:
         """The best plan; `in_place` and `views` never make it larger. A planner's time limit covers all attempts
-        together.
-        """
+        together."""
         overwritten = overwritten_inputs(self.model, self._main_buffers(), self._allowed) if in_place else {}
         budget = TimeBudget(planner, stages=1 + bool(overwritten) + views)
         with_views = self.planned_with_views((), budget.share(), view_alignment, overlap=overlap) if views else None

@@ -85,8 +85,7 @@ class DelegateContext:
 
     def execution_plan(self) -> list[int]:
         """The indices of the nodes in execution order: an operator's index in the subgraph, or a higher one for nodes
-        of earlier delegates.
-        """
+        of earlier delegates."""
         return [planned.node.index for planned in self._plan.running]
 
     def node_and_registration(self, index: int) -> tuple[Node, Registration]:

@@ -367,8 +367,7 @@ class MicroAllocator:
         self, model: Model, allocations: list[SubgraphAllocations]
     ) -> tuple[list[Buffer], list[InvocationStep]]:
         """Plan as older releases of TFLM: a plan for each subgraph over the same memory, each with all scratch
-        buffers.
-        """
+        buffers."""
         planned: list[Buffer] = []
         scratch: list[Buffer] = []
         steps: list[InvocationStep] = []

@@ -199,8 +199,7 @@ def picture(**measured: ArenaMeasurement) -> str:
 
 def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
     """The measurement as a text report: sizes, buffers alive at the peak, the largest other buffers, records of the
-    tail.
-    """
+    tail."""
     peak = measured.peak
     where = f"operator {peak.operator_index} {peak.operator}" if peak.operator else "inputs are filled"
     facts = [

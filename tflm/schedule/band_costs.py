@@ -163,8 +163,7 @@ class StageEstimate:
 
     def _alive_rows(self, tensor: int, rows: Rows, backwards: bool) -> int:
         """Return the number of rows of a tensor that are in memory because some are still needed; 0 for an input that
-        is also needed after the stage.
-        """
+        is also needed after the stage."""
         if tensor not in self.stage.inputs:
             return rows.size
         if tensor not in self._ending:

@@ -1,6 +1,5 @@
 """Calls of kernels on regions of buffers, what a planner needs to know about kernels, and a plan: the calls in order,
-and the buffers with their places.
-"""
+and the buffers with their places."""
 
 from __future__ import annotations
 

@@ -326,8 +326,7 @@ def _cmake_target(build: Build, kind: str) -> str:
 
 def _memory(build: Build, placement: Placement | None, how: Kind | None) -> tuple[str, str]:
     """The attribute that places a block of RAM, and the header that defines it; empty in the memory of other
-    variables.
-    """
+    variables."""
     if how is not None and placement is not None and placement.bank not in (None, build.usual_bank):
         return how.memory(placement.bank)
     return "", ""

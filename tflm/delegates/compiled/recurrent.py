@@ -273,8 +273,7 @@ def gate_products(
     from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
     """Return the steps that compute all gates from the input, and one step's gates from the hidden state; None if not
-    exact.
-    """
+    exact."""
     if not t.constant:
         return _products_by_gate(t, op, rows, gates, from_hidden)
     bias = np.concatenate(t.biases)

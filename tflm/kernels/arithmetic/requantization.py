@@ -69,8 +69,7 @@ class OutputStage:
 @dataclass(frozen=True)
 class Requantization:
     """A function of integers of 32 bits: clamp(zero_point + (x - input_zero_point) * multiplier), with the clamp of
-    `stage`. Every step wraps to 32 bits.
-    """
+    `stage`. Every step wraps to 32 bits."""
 
     multiplier: QuantizedMultiplier
     stage: OutputStage

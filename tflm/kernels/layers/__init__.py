@@ -1,3 +1,2 @@
 """Layers with weights: windows, matrix products, convolutions, their quantization. May import `arithmetic` and
-`support`.
-"""
+`support`."""

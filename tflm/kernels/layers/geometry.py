@@ -162,8 +162,7 @@ def paddings(
 
 class Tap(NamedTuple):
     """One element of a window along one dimension: the windows for which it lies in the image, and its positions
-    there.
-    """
+    there."""
 
     tap: int
     windows: slice
@@ -242,8 +241,7 @@ def pooled(node: StaticNode) -> Shapes:
 
 def convolved(node: StaticNode) -> Shapes:
     """Output shape for weights (channels, rows, columns, depth), where depth is the input's channels or those of a
-    group.
-    """
+    group."""
     filters, rows, columns, depth = node.images(1)
     channels = node.images()[3]
     if depth == 0 or channels % depth:

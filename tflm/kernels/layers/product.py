@@ -271,8 +271,7 @@ class ChannelMultipliers:
 
 def accumulator_bits(node: Node, input: int, bias: int, without_bias: TensorType) -> int:
     """Bits of an accumulator: 64 for 16-bit activations, unless the bias (or the options, without one) says 32; else
-    32.
-    """
+    32."""
     if node.input(input).type != TensorType.INT16:
         return 32
     bias_type = node.input(bias).type if node.has_input(bias) else without_bias

@@ -1,6 +1,5 @@
 """GATHER, GATHER_ND and EMBEDDING_LOOKUP: slices of the first input, at indices given by the second. EMBEDDING_LOOKUP
-takes the indices first, and can dequantize the rows of an int8 table to float32.
-"""
+takes the indices first, and can dequantize the rows of an int8 table to float32."""
 
 from __future__ import annotations
 

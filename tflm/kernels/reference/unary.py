@@ -1,6 +1,5 @@
 """Functions of one number: SIN, COS, LOG, SQRT, SQUARE, EXP, NEG, CEIL, FLOOR and ROUND of float32; ABS and RSQRT also
-of int8 and int16.
-"""
+of int8 and int16."""
 
 from __future__ import annotations
 

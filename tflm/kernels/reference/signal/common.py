@@ -72,8 +72,7 @@ def require_channels(options: dict[str, int]) -> int:
 
 def write(output: Values, values: Values) -> None:
     """Write values to the start of an output, both in one dimension. The rest, which TFLM leaves unchanged, becomes
-    0.
-    """
+    0."""
     output[: values.size] = values
     output[values.size :] = 0
 

@@ -223,8 +223,7 @@ def log_32(x: Values, scale: int) -> Values:
 
 def log2_fraction_part_32(fraction: Values) -> Values:
     """Log2FractionPart32: log2(1 + fraction), both Q0.16, interpolated between the ends of segments. As in the
-    reference, the slopes are slightly too small.
-    """
+    reference, the slopes are slightly too small."""
     table = log2_beyond_line()
     segment, position = np.divmod(fraction, ONE // SEGMENTS)
     log2: Values = fraction + table[segment] + (np.diff(table)[segment] * position >> 16)
