@@ -357,10 +357,7 @@ REASON = """\
     }
 """
 
-PRESERVING = {
-    "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
-    "linear": ", MemoryPlannerType::kLinear",
-}
+PRESERVING = {"preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true", "linear": ", MemoryPlannerType::kLinear"}
 """Arguments that make an interpreter preserve every tensor until the next invoke."""
 
 DUMP = Template("""\

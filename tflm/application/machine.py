@@ -75,10 +75,7 @@ class Machine(NamedTuple):
 TARGET_FIGURES = machine_keys()
 """The names of a target, its kernels and their release."""
 
-MACHINE_FIGURES = (
-    *TARGET_FIGURES,
-    json_key("board", str | None, "the board; null without `--board`", "board.name"),
-)
+MACHINE_FIGURES = (*TARGET_FIGURES, json_key("board", str | None, "the board; null without `--board`", "board.name"))
 """The names of a machine, with those of its board."""
 
 

@@ -141,10 +141,7 @@ def _row_bytes(operator: BoundOperator) -> int:
 
 OF_BOTH = tuple(
     kernel.function
-    for kernel in (
-        pooling.pool,
-        *(recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32),
-    )
+    for kernel in (pooling.pool, *(recurrent.filter_over_time, recurrent.lstm_step, recurrent.lstm_step_float32))
 )
 """Kernels of the engine whose operators count as bound to a small kernel."""
 

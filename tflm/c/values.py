@@ -65,12 +65,7 @@ class Number:
         return C_TYPES[self.dtype]
 
 
-C_TYPES = {
-    **{dtype: dtype + "_t" for dtype in INTEGER_BITS},
-    "float32": "float",
-    "float64": "double",
-    "bool": "bool",
-}
+C_TYPES = {**{dtype: dtype + "_t" for dtype in INTEGER_BITS}, "float32": "float", "float64": "double", "bool": "bool"}
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,7 @@ PLAIN = "plain"
 """The path with all instruction sets of the processor, but without matrix tiles, whose LLVM IR depends on its vectors.
 """
 
-X86_PATHS = {
-    "avx512vnni": "cascadelake",
-    "avx512": "skylake-avx512",
-    "avx2": "haswell",
-    "sse2": "x86-64",
-}
+X86_PATHS = {"avx512vnni": "cascadelake", "avx512": "skylake-avx512", "avx2": "haswell", "sse2": "x86-64"}
 ARM64_PATHS = {"dotprod": "cortex-a55", "neon": "cortex-a53"}
 """The instruction sets that kernels are tested with, and the oldest processor that has each."""
 

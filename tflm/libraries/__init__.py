@@ -91,14 +91,4 @@ def _with_version(name: str, target: Target, release: Releases | None) -> str:
     return f"{name}@{pin.version}"
 
 
-__all__ = [
-    "REFERENCE",
-    "TODAY",
-    "Concern",
-    "Effect",
-    "KernelLibrary",
-    "Kernels",
-    "Release",
-    "by_name",
-    "library_for",
-]
+__all__ = ["REFERENCE", "TODAY", "Concern", "Effect", "KernelLibrary", "Kernels", "Release", "by_name", "library_for"]

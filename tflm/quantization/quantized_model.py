@@ -113,11 +113,7 @@ class QuantizedModel(ChangedModel):
 CHANNEL_DIMENSIONS = {"DEPTHWISE_CONV_2D": 3}
 """The dimension of the weights that counts output channels, if it is not the first."""
 
-FIXED_OUTPUTS = {
-    "SOFTMAX": quantized(1 / 256, -128),
-    "LOGISTIC": quantized(1 / 256, -128),
-    "TANH": quantized(1 / 128),
-}
+FIXED_OUTPUTS = {"SOFTMAX": quantized(1 / 256, -128), "LOGISTIC": quantized(1 / 256, -128), "TANH": quantized(1 / 128)}
 """Outputs whose quantization TFLM prescribes."""
 
 USUAL = quantized(1 / 64)

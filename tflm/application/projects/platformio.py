@@ -55,12 +55,7 @@ def platformio_board(build: Build) -> dict[str, str]:
 
 def platformio_values(build: Build) -> dict[str, str]:
     """Values for the templates of PlatformIO; errors as of `platformio_board`."""
-    values = {
-        **platformio_board(build),
-        "before_build": "",
-        "main_file": "`src/main.cpp`",
-        "library": "",
-    }
+    values = {**platformio_board(build), "before_build": "", "main_file": "`src/main.cpp`", "library": ""}
     if is_esp(build):
         lines = ["monitor_speed = 115200"]
         if build.machine.board is not None and build.machine.board.flash_bytes:

@@ -405,13 +405,7 @@ def multiply_one(
         row += CHANNELS * CONSTANTS
 
 
-@assembled(
-    {
-        helium.CONDITION: helium.multiply_four,
-        dsp.CONDITION: dsp.multiply_four,
-        thumb.SHORT: thumb.multiply_four,
-    }
-)
+@assembled({helium.CONDITION: helium.multiply_four, dsp.CONDITION: dsp.multiply_four, thumb.SHORT: thumb.multiply_four})
 @standalone
 def multiply_four(
     rounding: Any,

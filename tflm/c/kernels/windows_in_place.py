@@ -152,11 +152,7 @@ class Inside(NamedTuple):
 
 
 @assembled(
-    {
-        dsp.CONDITION: dsp.sums_of_window,
-        thumb.LONG: thumb.sums_of_window_long,
-        thumb.SHORT: thumb.sums_of_window_short,
-    }
+    {dsp.CONDITION: dsp.sums_of_window, thumb.LONG: thumb.sums_of_window_long, thumb.SHORT: thumb.sums_of_window_short}
 )
 @standalone
 def sums_of_window(words: Int32s, x: Int8s, inside: Inside) -> tuple[Any, Any, Any, Any]:
@@ -575,10 +571,7 @@ def bind_layer(
         multiply, others, packed = convolve_wide_runs, {"sums": scaling.sums}, pairs_of_runs
     elif is_one:
         multiply, packed = convolve_one, weights_of_one
-        others = {
-            "outside": outside_of_one(by_run, layer.zero_point),
-            "together": 1 if can_overlap else rows.windows,
-        }
+        others = {"outside": outside_of_one(by_run, layer.zero_point), "together": 1 if can_overlap else rows.windows}
     else:
         multiply, others = convolve_in_place, {"zero_point": layer.zero_point}
         packed = words_of_pairs if paired else words_of_runs

@@ -9,11 +9,4 @@ from tflm.compat.litert.interpreter import (
     load_delegate,
 )
 
-__all__ = [
-    "Delegate",
-    "Interpreter",
-    "InterpreterWithCustomOps",
-    "OpResolverType",
-    "SignatureRunner",
-    "load_delegate",
-]
+__all__ = ["Delegate", "Interpreter", "InterpreterWithCustomOps", "OpResolverType", "SignatureRunner", "load_delegate"]

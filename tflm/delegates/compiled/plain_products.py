@@ -149,11 +149,7 @@ def requantized_wide(
     return clamped(wrapped(value + zero_point), activation_min, activation_max)
 
 
-OUTPUTS: dict[str, Callable[..., Any]] = {
-    "float32": activated,
-    "int32": requantized,
-    "int64": requantized_wide,
-}
+OUTPUTS: dict[str, Callable[..., Any]] = {"float32": activated, "int32": requantized, "int64": requantized_wide}
 Output = Annotated[Callable[..., Any], OUTPUTS]
 
 

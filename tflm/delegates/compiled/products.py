@@ -553,8 +553,4 @@ def refuse_nans(y: Float32s, count: int) -> int:
     return DONE
 
 
-BINDINGS = {
-    "CONV_2D": _bind_conv_2d,
-    "FULLY_CONNECTED": _bind_fully_connected,
-    "TRANSPOSE_CONV": _bind_transpose_conv,
-}
+BINDINGS = {"CONV_2D": _bind_conv_2d, "FULLY_CONNECTED": _bind_fully_connected, "TRANSPOSE_CONV": _bind_transpose_conv}

@@ -311,10 +311,7 @@ def _single_rounding(
     """
     rows = np.frombuffer(columns, np.int64).reshape(-1, 4).tolist()
     channels = [Channel(row[0], row[1], zero_point, minimum, maximum, row[2], row[3]) for row in rows]
-    for name, shifts, fitted in (
-        ("stepped", STEPPED, Channel.fitted),
-        ("corrected", CORRECTED, Channel.fitted_away),
-    ):
+    for name, shifts, fitted in (("stepped", STEPPED, Channel.fitted), ("corrected", CORRECTED, Channel.fitted_away)):
         for shift in shifts:
             constants = _all_of(channels, shift, fitted)
             if constants is not None:
