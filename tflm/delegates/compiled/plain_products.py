@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Bounds, Elements, Int8s, Int32s, Kernel, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
-from tflm.delegates.compiled.fixed_point import Multiplier, clamped, scaled, wrapped
+from tflm.delegates.compiled.fixed_point import Multiplier, Stage, clamped, scaled, wrapped
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import Axis, window_fields
@@ -122,31 +122,25 @@ Addition = Annotated[Callable[..., Any], ADDITIONS]
 
 
 @inlined
-def activated(
-    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: Any, activation_max: Any
-) -> Any:
+def activated(total: Any, bias: Any, significand: int, shift: int, stage: Stage) -> Any:
     """Add the bias to a sum of floats, and clamp it; NaN remains."""
     value = total + bias
-    value = activation_min if value < activation_min else value
-    return activation_max if value > activation_max else value
+    value = stage.activation_min if value < stage.activation_min else value
+    return stage.activation_max if value > stage.activation_max else value
 
 
 @inlined
-def requantized(
-    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
-) -> int:
+def requantized(total: Any, bias: Any, significand: int, shift: int, stage: Stage) -> int:
     """Requantize a 32-bit sum, rounding twice; `shift` is to the left, or to the right if negative."""
     value = scaled(wrapped(as_int64(total) + bias), Multiplier(significand, max(shift, 0) & 31, max(-shift, 0) & 31))
-    return clamped(wrapped(value + zero_point), activation_min, activation_max)
+    return clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
 
 
 @inlined
-def requantized_wide(
-    total: Any, bias: Any, significand: int, shift: int, zero_point: int, activation_min: int, activation_max: int
-) -> int:
+def requantized_wide(total: Any, bias: Any, significand: int, shift: int, stage: Stage) -> int:
     """Requantize a 64-bit sum with a 15-bit significand, rounding once; `shift` is to the right, at least 1."""
     value = wrapped(((total + bias) * significand + (as_int64(1) << (shift - 1))) >> shift)
-    return clamped(wrapped(value + zero_point), activation_min, activation_max)
+    return clamped(wrapped(value + stage.zero_point), stage.activation_min, stage.activation_max)
 
 
 OUTPUTS: dict[str, Callable[..., Any]] = {"float32": activated, "int32": requantized, "int64": requantized_wide}
@@ -237,9 +231,7 @@ def convolve(
                             bias[each * layer.bias_step],
                             significands[each * layer.scale_step],
                             shifts[each * layer.scale_step],
-                            layer.zero_point,
-                            activation_min,
-                            activation_max,
+                            Stage(layer.zero_point, activation_min, activation_max),
                         )
                         total0, total1, total2 = total1, total2, total3
     return DONE
@@ -290,9 +282,7 @@ def convolve_transposed(
                             bias[each * layer.bias_step],
                             significands[each * layer.scale_step],
                             shifts[each * layer.scale_step],
-                            layer.zero_point,
-                            activation_min,
-                            activation_max,
+                            Stage(layer.zero_point, activation_min, activation_max),
                         )
                         total0, total1, total2 = total1, total2, total3
     return DONE
