@@ -215,6 +215,29 @@ def test_what_can_not_be_decoded_is_refused(metadata: np.ndarray, output: tuple[
         decoded([0xFF, 0xFF, 0xFF, 0x1B], metadata, output[0], type=output[1])
 
 
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["codes"], "has 1 inputs, must have 2"),
+        (["codes", "metadata", "codes"], "has 3 inputs, must have 2"),
+        (["x", "metadata"], "must be a constant"),
+        (["codes", "x"], "must be a constant"),
+    ],
+)
+def test_each_output_needs_constant_codes_and_metadata(names: list[str], reason: str) -> None:
+    main = ModelBuilder().subgraph()
+    tensors = {
+        "x": main.input("x", (20,), TensorType.UINT8),
+        "codes": main.constant("codes", np.zeros(4, np.uint8)),
+        "metadata": main.constant("metadata", LOOK_UP),
+    }
+    y = main.tensor("y", (4,), INT8, tflm.quantized(1))
+    main.operator("TFLM_DECODE", [tensors[name] for name in names], [y])
+    main.output(y)
+    with pytest.raises(tflm.OperatorError, match=reason):
+        run(main.builder.build(), [])
+
+
 # --- ethos-u ---------------------------------------------------------------------------------------------------------
 
 

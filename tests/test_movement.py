@@ -101,6 +101,7 @@ RUN_TIME: dict[str, tuple[BuiltinOperator, list[Said], tuple[int, ...], str]] = 
         (1, 4, 4, 2),
         "must be adjacent",
     ),
+    "a dimension twice": (BuiltinOperator.REVERSE_V2, [Said([1, 2, 3], [1, 1, 3])], (1, 4, 4, 2), "must be adjacent"),
     "more than can be mirrored": (
         BuiltinOperator.MIRROR_PAD,
         [Said([(0, 0), (4, 0), (0, 0), (0, 0)], [(0, 0), (5, -1), (0, 0), (0, 0)])],
