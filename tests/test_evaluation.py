@@ -91,6 +91,8 @@ def test_a_run_that_was_cut_off_goes_on_where_its_results_are_good(tmp_path: Pat
     with open(path, "r+b") as file:
         file.seek(-7, os.SEEK_END)
         file.write(b"\xff")  # the last record is damaged
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(40))  # and one in the middle, with good ones after it
         file.seek(0, os.SEEK_END)
         file.write(b"half a record")
     done: list[int] = []
@@ -98,6 +100,16 @@ def test_a_run_that_was_cut_off_goes_on_where_its_results_are_good(tmp_path: Pat
     assert found.count == len(IMAGES)
     assert path.read_bytes() == whole.read_bytes()
     assert tflm.evaluate(classifier(), IMAGES, results=path).samples_per_second == 0
+
+
+@pytest.mark.parametrize("records", [None, 0, 1])
+def test_results_begin_where_a_file_has_none_yet(tmp_path: Path, records: int | None) -> None:
+    path, whole = tmp_path / "results", tmp_path / "whole"
+    tflm.evaluate(classifier(), IMAGES[:3], results=whole)
+    head, all_records = whole.read_bytes().split(b"\n", 1)
+    path.write_bytes(b"" if records is None else head + b"\n" + all_records[: records * len(all_records) // 3])
+    tflm.evaluate(classifier(), IMAGES[:3], results=path)
+    assert path.read_bytes() == whole.read_bytes()
 
 
 def test_results_of_another_model_are_not_gone_on_with(tmp_path: Path) -> None:
@@ -281,7 +293,12 @@ def test_the_command_prints_what_the_function_gives(tmp_path: Path) -> None:
     found = tflm.evaluate(classifier(), IMAGES, labels)
     assert told["accuracy"] == found.accuracy
     assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
-    assert len(list((tmp_path / "worst").iterdir())) > 0
+    written = list(worst.iterdir())
+    assert len(written) == len(worst_samples(found)) > 0
+    for path in written:
+        sample, label, taken = map(int, re.findall(r"\d+", path.name))
+        assert np.load(path).tolist() == [IMAGES[sample].tolist()]
+        assert label == labels[sample] != taken == found.records["output0"][sample].argmax()
 
 
 def test_the_worst_samples_are_those_whose_own_class_scores_least_beside_the_answer() -> None:

@@ -20,7 +20,7 @@ import tflm
 from tflm.errors import DataError
 from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
-from tflm.evaluation.input_files import fitted, read_given, read_inputs
+from tflm.evaluation.input_files import files_in, fitted, read_given, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
 from tflm.evaluation.samples import Arrays, Sample, Stream
@@ -433,6 +433,13 @@ def test_each_input_has_a_file(
     np.save(tmp_path / "in.npy", A.reshape(1, 2))
     with pytest.raises(DataError, match=message):
         read_given([each.format(tmp_path / "in.npy") for each in given], tensors[2], {"x0": 0, "x1": 1}, False)
+
+
+def test_samples_of_a_folder_are_its_files_of_known_kinds_in_order(tmp_path: Path) -> None:
+    for name in ("b.NPY", "a.png", "c.txt", "d"):
+        (tmp_path / name).touch()
+    (tmp_path / "e.npy").mkdir()
+    assert [path.name for path in files_in(tmp_path)] == ["a.png", "b.NPY"]
 
 
 def test_a_confusion_matrix_needs_labels() -> None:
