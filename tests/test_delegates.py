@@ -85,6 +85,25 @@ class Takes(Delegate):
         return run
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_reset_reaches_every_subset_of_a_delegate(on_device: bool) -> None:
+    seen: list[Any] = []
+
+    class Resets(Takes):
+        def prepare(self, context: DelegateContext) -> None:
+            registration = tflm.Registration(
+                "TAKES", self.bind, init=self.init, reset=lambda _, node: seen.append(node.op_data.nodes_to_replace)
+            )
+            context.replace_node_subsets_with_delegate_kernels(registration, self.places)
+
+    made = interpreter(sines(), [Resets(1, 2, 4, on_device=on_device)])
+    made.allocate_tensors()
+    seen.clear()
+    for count in range(3):
+        assert seen == [(1, 2), (4,)] * count
+        made.reset()
+
+
 def test_subsets_alternate_as_tflite_groups_them() -> None:
     made = interpreter(sines(), [SineDelegate()])
     assert [node.operators for node in made.execution_plan()] == [(0,), (1,), (2,), (3,), (4,)]

@@ -20,7 +20,7 @@ import tflm
 from tflm.errors import DataError
 from tflm.evaluation import evaluation, pictures
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
-from tflm.evaluation.input_files import files_in, fitted, read_given, read_inputs
+from tflm.evaluation.input_files import ClipInput, files_in, fitted, fitted_clip, read_given, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
 from tflm.evaluation.samples import Arrays, Sample, Stream
@@ -433,6 +433,27 @@ def test_each_input_has_a_file(
     np.save(tmp_path / "in.npy", A.reshape(1, 2))
     with pytest.raises(DataError, match=message):
         read_given([each.format(tmp_path / "in.npy") for each in given], tensors[2], {"x0": 0, "x1": 1}, False)
+
+
+def test_an_array_of_one_invoke_is_given_in_all(tensors: dict[int, list[TfLiteTensor]]) -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    inputs = [ClipInput(tensor) for tensor in tensors[2]]
+    steps = fitted_clip([rows, A], inputs, "clip")
+    assert [[values.tolist() for values in step] for step in steps] == [[[row.tolist()], [[1, 2]]] for row in rows]
+    with pytest.raises(DataError, match=r"^clip: its arrays are for different numbers of invokes: \[2, 3\]$"):
+        fitted_clip([rows, rows[:2]], inputs, "clip")
+
+
+def test_each_output_is_recorded() -> None:
+    main = tflm.ModelBuilder().subgraph()
+    x = main.input("x", (1, 2), TensorType.FLOAT32)
+    for name in ("ABS", "NEG"):
+        y = main.tensor(name, (1, 2), TensorType.FLOAT32)
+        main.operator(BuiltinOperator[name], [x], [y])
+        main.output(y)
+    records = tflm.evaluate(tflm.Model(main.builder.build()), [A, -B], workers=1).records
+    assert records["output0"].tolist() == [[[1, 2]], [[3, 4]]]
+    assert records["output1"].tolist() == [[[-1, -2]], [[3, 4]]]
 
 
 def test_samples_of_a_folder_are_its_files_of_known_kinds_in_order(tmp_path: Path) -> None:
