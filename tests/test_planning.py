@@ -25,6 +25,7 @@ from tflm.memory.plan_search import search_plan
 from tflm.planning.bars import BodyPlacement
 from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
+from tflm.planning.plan_report import shown
 from tflm.planning.views import Body, Piece, Views, last_steps, peak_alive
 from tflm.schema import (
     AddOptions,
@@ -384,9 +385,14 @@ def test_a_chain_of_operators_runs_in_one_place() -> None:
         tensors.append(main.tensor(f"t{i}", (1, 64), TensorType.FLOAT32))
         main.operator(operator, [tensors[-2]], [tensors[-1]])
     main.output(tensors[-1])
-    plan = tflm.plan(tflm.Model(builder.build()), in_place=True)
-    assert (plan.greedy_head_bytes, plan.head_bytes, plan.lower_bound_bytes) == (512, 256, 256)
-    assert plan.overwritten == {1: 0, 2: 1, 3: 2}
+    m4 = tflm.targets.by_name("cortex-m4")
+    for kernels in ("reference", "cmsis-nn"):
+        plan = tflm.plan(tflm.Model(builder.build()), in_place=True, target=m4, kernels=kernels)
+        assert (plan.greedy_head_bytes, plan.head_bytes, plan.lower_bound_bytes) == (512, 256, 256)
+        assert plan.overwritten == {1: 0, 2: 1, 3: 2}
+        report = shown(plan)
+        assert ("in-place outputs", "3") in report.facts
+        assert any("not with cmsis-nn" in note for note in report.notes) == (kernels == "cmsis-nn")
 
 
 # Another order.

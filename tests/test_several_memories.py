@@ -29,6 +29,7 @@ from tflm.memory.several_memories import (
     by_size,
     place_in_memories,
 )
+from tflm.planning.memories_plan import memory_plan_header
 from tflm.testing import CheckFailed, check_planner, graphs
 from tflm.testing.planner_check import buffers
 
@@ -221,6 +222,16 @@ def answer(model: tflm.Model, allocator: tflm.MicroAllocator | bytearray) -> np.
     return np.array(interpreter.output(0).data)
 
 
+def test_a_memory_that_holds_the_tail_alone_holds_no_arena() -> None:
+    """Operators need more of it while they prepare."""
+    tail = -(-tflm.measure_arena(MODEL, RESOLVER).tail_bytes // 16) * 16
+    with pytest.raises(ArenaError, match="fits none of A next to the tail"):
+        tflm.plan(MODEL, memories=[("A", tail)])
+    found = tflm.plan(MODEL, memories=[("A", tail, 1), ("B", 1 << 20, 2)])
+    assert [each.has_tail for each in found.memories] == [False, True]
+    assert all(each.used_bytes <= each.bytes for each in found.memories)
+
+
 @pytest.mark.parametrize("share", [0.6, 0.3])
 def test_an_interpreter_runs_the_plan_in_memories_of_its_own(share: float) -> None:
     whole = tflm.measure_arena(MODEL, RESOLVER).minimum_arena_bytes
@@ -272,6 +283,9 @@ def test_the_header_has_a_row_for_each_buffer(tmp_path: Path) -> None:
     assert f"kBuffers = {len(found.buffers)}" in text
     assert sum(line.startswith("        {") for line in text.splitlines()) == len(found.buffers)
     assert "PS_RAM_" in text
+    without = memory_plan_header("none", [], [], ["SRAM"], [0], 0)
+    assert "enum { kBuffers = 0 };" in without
+    assert without.count("        {0, 0, 0, 0, 0},\n") == 1  # C++ has no empty arrays
 
 
 SIZES = [Memory("A", 1 << 12), Memory("B", 1 << 20, 3), Memory("C", 1 << 28, 9)]
