@@ -337,12 +337,13 @@ def test_quantize_operators_that_change_nothing_are_removed() -> None:
 
 
 def test_a_model_is_quantized_and_measured(without_package: list[Recipe], tmp_path: Path) -> None:
-    found = tflm.quantize(LAYER, float_models.samples(5, 8), target=M4, kernels="cmsis-nn")
-    assert without_package == [Recipe()]
+    machine: Any = {"target": M4, "kernels": "cmsis-nn", "release": "2023-06-01"}
+    found = tflm.quantize(LAYER, float_models.samples(5, 8), to="int16", io="float", **machine)
+    assert without_package == [Recipe("int16", float_io=True)]
     assert found.accepted
     assert found.samples == 5
     assert found.float_operators == ()
-    measured = tflm.measure_arena(found.model, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    measured = tflm.measure_arena(found.model, tflm.AllOpsResolver(), **machine)
     assert found.minimum_arena_bytes == measured.minimum_arena_bytes
     found.write(tmp_path / "int8.tflite")
     assert (tmp_path / "int8.tflite").read_bytes() == found.data
@@ -350,10 +351,10 @@ def test_a_model_is_quantized_and_measured(without_package: list[Recipe], tmp_pa
 
 def test_labels_add_the_accuracy_of_both_models_and_the_effect_of_int16(without_package: list[Recipe]) -> None:
     model = tflm.Model(float_models.classifier().build())
-    found = tflm.quantize(model, float_models.samples(6, 8, 8, 1), labels=np.arange(6) % 4)
+    found = tflm.quantize(model, float_models.samples(8, 8, 8, 1), labels=np.arange(8) % 4, limit=6)
     assert found.evaluation_before is not None
     assert found.evaluation is not None
-    assert found.evaluation_before.count == found.evaluation.count == 6
+    assert found.samples == found.evaluation_before.count == found.evaluation.count == 6
     assert found.alternatives[-1].name == "int16 throughout"
     assert without_package[-1].activations == "int16"
 
