@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tflm.application.comparison import difference, first_beyond
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from
 from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs
+from tflm.application.stream_run import _filling, curves, stream_report
 from tflm.schema import BuiltinOperator, Padding, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
@@ -348,3 +350,41 @@ def test_options_of_streams_are_refused_without_one(tmp_path: Path) -> None:
         assert answer.returncode == 2
         assert message in " ".join(answer.stderr.split())
     assert "an invoke takes 2 frames; found 1" in refusal("run", model, "--stream", "--hop", 2, *inputs)
+
+
+# --- Streams ----------------------------------------------------------------------------------------------------------
+
+
+def steps_of_two_outputs() -> list[Step]:
+    """Results of two invokes: an output of integers that represent halves, and one of floats."""
+    integers = [np.array([[2 * i, 3]], np.int8) for i in range(2)]
+    return [Step([each, np.float32([i])], [each.astype(np.float32) / 2, None], {}) for i, each in enumerate(integers)]
+
+
+def test_curves_are_the_real_values_of_each_element() -> None:
+    steps = steps_of_two_outputs()
+    assert curves(["y", "z"], steps) == {"y 0": [0, 1], "y 1": [1.5, 1.5], "z 0": [0, 1]}
+    assert curves(["y"], steps) == {"0": [0, 1], "1": [1.5, 1.5]}
+
+
+@pytest.mark.parametrize("hop", [None, 1, 3])
+def test_outputs_of_a_stream_are_listed_by_the_frames_that_were_taken(hop: int | None) -> None:
+    streamed: Any = None if hop is None else SimpleNamespace(hop=hop, warm_up=4)
+    report = stream_report("t", streamed, ["y"], steps_of_two_outputs())
+    (table,) = report.tables
+    assert list(table.columns) == ["invoke" if hop is None else "frames", "0", "1"]
+    assert [row[0] for row in table.rows] == [f"{hop or 1}", f"{2 * (hop or 1)}"]
+    assert [row[1:] for row in table.rows] == [("0", "1.5"), ("1", "1.5")]
+    assert dict(report.facts).get("an invoke takes") == {None: None, 1: "1 new frame", 3: "3 new frames"}[hop]
+
+
+@pytest.mark.parametrize(("shape", "count"), [((1, 4), 5), ((1, 2, 4), 2), ((1, 5, 4), 1), ((1, 6), 5), ((1, 6, 4), 0)])
+def test_an_input_takes_a_whole_number_of_frames(shape: tuple[int, ...], count: int) -> None:
+    """Frames that do not fill it are left as they are: they are no input of this model."""
+    frames = [np.full((1, 4), i) for i in range(5)]
+    inputs = _filling(frames, shape)
+    assert len(inputs) == count
+    assert (
+        np.concatenate([*inputs, []], None).tolist()
+        == np.concatenate([*frames, []], None).tolist()[: sum(map(np.size, inputs))]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -158,6 +159,17 @@ def test_rejected_4_bit_weights_become_8_bit_weights_and_then_float() -> None:
 
 def test_a_recipe_names_operators_as_the_quantizer_does() -> None:
     assert "CONV_2D_TRANSPOSE" in {rule["operation"] for rule in Recipe().rules()}
+
+
+def test_int16_is_for_the_operators_of_one_tensor_whatever_its_name() -> None:
+    """The quantizer looks for the expression in the names of an operator's outputs, joined by semicolons."""
+    usual, name = len(Recipe().rules()), "a+b/x[0].y"
+    rules = Recipe(int16_tensors=(name,)).rules()[usual:]
+    assert {rule["operation"] for rule in rules} >= {"*", "CONV_2D", "DEPTHWISE_CONV_2D"}
+    for rule in rules:
+        assert rule["op_config"]["activation_tensor_config"]["num_bits"] == 16
+        assert all(re.search(rule["regex"], text) for text in (name, f"{name};z"))
+        assert not any(re.search(rule["regex"], text) for text in (f"{name}1", f"z{name}", "aab/x0_y", "a+b/x0y"))
 
 
 # Repairs before
