@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ import tflm
 from tflm.c.self_test import recorded_samples
 from tflm.graph import Graph, reordered
 from tflm.kernels.layers.geometry import Axis
+from tflm.rewriting.cleanup import drop_operators_to_no_effect
 from tflm.rewriting.fold import padded_axis, zeros_for_same
+from tflm.rewriting.simplify import simplified
 from tflm.rewriting.verification import (
     Verification,
     _answers,
@@ -41,6 +44,7 @@ from tflm.schema import (
     SplitVOptions,
     TensorType,
     WhileOptions,
+    quantized,
 )
 
 
@@ -324,6 +328,97 @@ def test_a_check_says_what_was_compared() -> None:
         0,
         0,
     )
+
+
+SCALE = quantized(0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after", "is_no_op"),
+    [
+        (BuiltinOperator.RESHAPE, SCALE, SCALE, True),
+        (BuiltinOperator.RESHAPE, SCALE, quantized(0.25, 3), False),
+        (BuiltinOperator.RESHAPE, SCALE, quantized(0.5, 4), False),
+        (BuiltinOperator.RESHAPE, None, None, True),
+        (BuiltinOperator.QUANTIZE, SCALE, SCALE, True),
+        (BuiltinOperator.QUANTIZE, SCALE, quantized(0.25, 3), False),
+        (BuiltinOperator.QUANTIZE, None, None, False),
+        (BuiltinOperator.RELU, SCALE, SCALE, False),
+    ],
+)
+@pytest.mark.parametrize("is_variable", [False, True])
+def test_what_copies_values_of_another_scale_or_of_a_variable_is_no_no_op(
+    code: BuiltinOperator, before: Any, after: Any, is_no_op: bool, is_variable: bool
+) -> None:
+    main = tflm.ModelBuilder().subgraph()
+    make = functools.partial(main.tensor, is_variable=True) if is_variable else main.input
+    x = make("x", (1, 4), TensorType.INT8, before)
+    copied, y = (main.tensor(name, (1, 4), TensorType.INT8, after) for name in ("copied", "y"))
+    main.operator(code, [x], [copied])
+    main.operator(BuiltinOperator.ABS, [copied], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    expected = [(x,)] if is_no_op and not is_variable else [(x,), (copied,)]
+    assert drop_operators_to_no_effect(graph) == 2 - len(expected)
+    assert [operator.inputs for operator in graph.operators] == expected
+
+
+@pytest.mark.parametrize(
+    ("operators", "outputs", "expected"),
+    [
+        ("ABS xa, RESHAPE ay", "y", "ABS xy"),
+        ("ABS xa, RESHAPE ay", "ay", "ABS xa, RESHAPE ay"),
+        ("RESHAPE xy", "y", "RESHAPE xy"),
+        ("ABS xa, RESHAPE ay, RESHAPE az", "yz", "ABS xy, RESHAPE yz"),
+        ("ABS xa, RESHAPE ab, RESHAPE by, NEG bz", "yz", "ABS xy, NEG yz"),
+        ("ABS xa, NEG ac, RESHAPE ay, RELU cz", "yz", "ABS xy, NEG yc, RELU cz"),
+        ("RESHAPE xa, ABS ay", "y", "ABS xy"),
+    ],
+)
+def test_a_no_op_is_left_out_and_the_model_keeps_its_outputs(operators: str, outputs: str, expected: str) -> None:
+    main = tflm.ModelBuilder().subgraph()
+    make = {name: main.input if name == "x" else main.tensor for name in "xabcyz"}
+    tensors = {name: make[name](name, (1, 4), TensorType.FLOAT32) for name in make if name in operators}
+    for each in operators.split(", "):
+        code, (read, written) = each.split()
+        main.operator(BuiltinOperator[code], [tensors[read]], [tensors[written]])
+    main.output(*(tensors[name] for name in outputs))
+    graph = Graph(tflm.Model(main.builder.build()))
+    drop_operators_to_no_effect(graph)
+    names = {index: name for name, index in tensors.items()}
+    left = [f"{graph.code(o).name} {''.join(names[i] for i in (*o.inputs, *o.outputs))}" for o in graph.operators]
+    assert ", ".join(left) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [("another operator", ["ABS", "ABS"]), ("more operators", ["ABS", "NEG"]), ("a higher peak", ["ABS", "NEG"])],
+)
+def test_a_pass_that_makes_a_graph_larger_is_undone(change: str, expected: list[str]) -> None:
+    main = tflm.ModelBuilder().subgraph()
+    x = main.input("x", (1, 64), TensorType.FLOAT32)
+    a, y = (main.tensor(name, (1, 64), TensorType.FLOAT32) for name in "ay")
+    main.operator(BuiltinOperator.ABS, [x], [a])
+    main.operator(BuiltinOperator.NEG, [a], [y])
+    main.output(y)
+    ran = []
+
+    def changed(graph: Graph) -> int:
+        first, last = graph.operators
+        if change == "another operator":
+            graph.operators = [first, graph.like(first, [a], [y])]
+        elif change == "more operators":
+            b = graph.add_tensor(a, "b", (1, 64))
+            graph.operators = [first, graph.like(first, [a], [b]), graph.like(last, [b], [y])]
+        else:
+            graph.operators = [first, graph.make_operator(BuiltinOperator.ADD, 1, [a, x], [y])]
+        ran.append(change)
+        return len(ran) == 1
+
+    graph = Graph(tflm.Model(main.builder.build()))
+    is_kept = expected == ["ABS", "ABS"]
+    assert list(simplified(graph, changed).values()) == [1] * is_kept
+    assert [graph.code(operator).name for operator in graph.operators] == expected
 
 
 def test_constants_that_are_alike_are_added_once_and_metadata_is_kept() -> None:
