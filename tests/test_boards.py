@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from example_models import FLOAT_MODEL, INT8_MODEL
+from large_operators import LARGE
 from recorded_reports import RECORDED, require_recorded
 from test_cli import figures, refusal, run
 
@@ -38,7 +39,6 @@ from tflm.runtime.micro_measurement import SeparateArenas, arena_with, measure_s
 from tflm.runtime.micro_measurement_report import KernelsRefusal
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.targets import PARTS
-from tflm.testing.operators import LARGE
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
 BOARDS = RECORDED.with_name("boards.json")

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import flatbuffers
 import numpy as np
 import pytest
+from large_operators import LARGE
 from sampling import one_type_each, some
 from test_broken_models import finished, table_of, vector_of
 
 import tflm
 from tflm.kernels.host_memory import ALWAYS_ALLOWED, MULTIPLE, HostMemory, track_host_array
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, TensorType
-from tflm.testing.operators import LARGE
 
 LOADING_MULTIPLE, VERIFYING_MULTIPLE = 128, 256
 """Of the size of the file, as docs/reliability.md states them. Findings, thousands of them, take more than tables."""

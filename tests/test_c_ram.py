@@ -15,6 +15,7 @@ from checked_program import CheckedProgram, needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, shrinking_network
+from large_operators import LARGE
 from sampling import drawn
 from test_real_models import NAMES
 
@@ -37,7 +38,6 @@ from tflm.schema import (
     VarHandleOptions,
 )
 from tflm.targets import CORTEX_M, align_up
-from tflm.testing.operators import LARGE
 
 
 def interpreter_bytes(model: tflm.Model) -> int:

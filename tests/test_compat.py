@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from large_operators import LARGE
 from models import negated
 from oracle import INSTALLED
 
 import tflm
 from tflm.compat.tflite_micro import runtime
-from tflm.testing.operators import LARGE
 
 ROOT = Path(__file__).parents[1]
 MODEL, FLOAT_MODEL = (ROOT / "examples/hello_world" / f"hello_world_{name}.tflite" for name in ("int8", "float"))

@@ -9,12 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from large_operators import LARGE
 from test_changed_operators import changed
 
 import tflm
 from tflm.firmware.device_check import operator_findings
 from tflm.libraries import library_for
-from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "concerns.json"
 STEP = 3

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from differential import assert_same_as_tflm, measured_figures, printed_figures, run
 from hypothesis import given
+from large_operators import large_flow
 from models import FLOAT32, INT32, Case
 from oracle import Oracle
 
 import tflm
 from tflm.c.control_flow import If, Repeat, RunOnce, SubgraphCall, While, calls_in, translated
 from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, TensorType, WhileOptions
-from tflm.testing.operators import OPERATORS, control_flow
+from tflm.testing.operators import OPERATORS
 
 
 def counting(limit_type: TensorType = TensorType.BOOL, *, body_shape: tuple[int, ...] = (1,)) -> bytes:
@@ -70,7 +71,7 @@ def test_a_loop_is_given_up_at_the_limit(limit: int) -> None:
 
 
 def test_a_limit_that_is_met_just_so_is_none() -> None:
-    model, _ = control_flow.large_flow(BuiltinOperator.WHILE, TensorType.INT8)
+    model, _ = large_flow(BuiltinOperator.WHILE, TensorType.INT8)
     interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 21), while_limit=3)
     interpreter.allocate_tensors()
     interpreter.invoke()

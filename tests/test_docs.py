@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import reference
+from large_operators import LARGE
 from test_cli import run
 
 import tflm
 from tflm import memory
 from tflm.cli.app import COMMANDS, NAMES, function_of
 from tflm.kernels import REGISTRATIONS
-from tflm.testing.operators import LARGE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from example_models import EXAMPLE
 from image_graphs import Images, shrinking_network
+from large_operators import LARGE
 from networks import branches
 from test_planners import random_graph, tight_problem
 
@@ -29,7 +30,6 @@ from tflm.planning.plan_report import ModelPlan
 from tflm.runtime.micro_measurement import measure_separate_arenas
 from tflm.runtime.traffic import traffic
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding
-from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "figures.json"
 RESOLVER = tflm.AllOpsResolver()

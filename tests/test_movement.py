@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from differential import run
+from large_operators import LARGE
 
 import tflm
 from tflm.kernels.support.elementwise import Copying, make_copies
@@ -30,7 +31,6 @@ from tflm.schema import (
     quantized,
 )
 from tflm.testing.drawing import SingleOperator
-from tflm.testing.operators import LARGE
 
 FLOAT32, INT8, INT32 = TensorType.FLOAT32, TensorType.INT8, TensorType.INT32
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from large_operators import LARGE
 
 import tflm
-from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "operator_figures.json"
 RESOLVER = tflm.AllOpsResolver()

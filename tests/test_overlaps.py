@@ -10,6 +10,7 @@ import pytest
 from differential import assert_close, run
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
+from large_operators import LARGE
 from oracle import Oracle, OracleError
 from sampling import examples, one_type_each, some
 
@@ -19,7 +20,7 @@ from tflm.kernels.overlap import OperatorFacts
 from tflm.schema.enums import ELEMENT_TYPES
 from tflm.schema.patch import with_metadata
 from tflm.schema.tables import METADATA_NAME, ONLINE, encode_offsets
-from tflm.testing.operators import LARGE, OPERATORS
+from tflm.testing.operators import OPERATORS
 
 CLAIMING = sorted(name for name, r in REGISTRATIONS.items() if r.overlap is not None or r.moves is not None)
 

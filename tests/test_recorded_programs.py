@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from image_graphs import Images
+from large_operators import LARGE
 from sampling import one_type_each
 from test_c_accumulation import reduced
 from test_c_broadcasts import BOTH, DEEP, add_operator, add_select
@@ -23,7 +24,6 @@ from test_figures import MODELS, digest, model
 
 import tflm
 from tflm.schema import BuiltinOperator, Conv2DOptions, MulOptions, Padding, TensorType
-from tflm.testing.operators import LARGE
 
 RECORDED = Path(__file__).with_name("recorded") / "programs.json"
 

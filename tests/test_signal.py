@@ -11,6 +11,7 @@ from differential import assert_close, measured_figures, printed_figures, run
 from flatbuffers import flexbuffers
 from hypothesis import given
 from hypothesis import strategies as st
+from large_operators import LARGE
 from models import Case
 from oracle import Oracle
 
@@ -18,7 +19,7 @@ import tflm
 from tflm.kernels.reference.signal import fft
 from tflm.schema import ModelBuilder, TensorType, read_model
 from tflm.schema.writer import write_model
-from tflm.testing.operators import LARGE, OPERATORS
+from tflm.testing.operators import OPERATORS
 
 CASES = st.one_of(*(strategy for name, strategy in OPERATORS.items() if name.startswith("Signal")))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from large_operators import LARGE
 from sampling import one_type_each, some
 from working_memory import TRANSIENT_LIMIT, numpy_transient_limit, transient_and_growth
 
 import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.testing.operators import LARGE
 
 COMPILED = {operator for operators in FAMILIES.values() for operator in operators}
 

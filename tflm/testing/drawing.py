@@ -124,9 +124,6 @@ def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[A
     return array
 
 
-LARGE_SHAPE = (1, 64, 64, 32)
-
-
 def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None) -> QuantizationParameters | None:
     """Quantization for an output, from 2^-40 to 2^40 times that of the input."""
     if type == FLOAT32:

@@ -1,7 +1,6 @@
 """Hypothesis strategies for models of a single operator, with extreme quantization among the ordinary.
 
-Each module adds the strategies of a family to `OPERATORS`, and large models to `LARGE`. The modules are found
-automatically.
+Each module adds the strategies of a family to `OPERATORS`. The modules are found automatically.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from tflm.testing.operators.declared import LARGE, OPERATORS
+from tflm.testing.operators.declared import OPERATORS
 
 for module in iter_modules(__path__):
     import_module(f"{__name__}.{module.name}")
 
-__all__ = ["LARGE", "OPERATORS"]
+__all__ = ["OPERATORS"]

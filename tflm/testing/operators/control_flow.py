@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tflm.schema import (
-    ELEMENT_TYPES,
     AddOptions,
     BuiltinOperator,
     CallOnceOptions,
@@ -24,7 +22,7 @@ from tflm.schema import (
     quantized,
 )
 from tflm.testing.drawing import FLOAT32, INT8, INT32, Draw, OperatorCase, shapes, values
-from tflm.testing.operators.declared import LARGE, OPERATORS
+from tflm.testing.operators.declared import OPERATORS
 
 INVOKES = 3
 COUNTER = ((1,), INT32)
@@ -165,27 +163,8 @@ def flow(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     return flow.builder.build(), invocations
 
 
-def large_flow(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
-    """An IF or a WHILE over a tensor of 256 KiB or more, whose body runs three times."""
-    shape = (1, 64, 64, 64)
-    flow = Flow(lambda _: 0, [COUNTER, (shape, type)])
-    main, _ = flow.added()
-    inputs, outputs = flow.inputs(main), flow.tensors(main, "y")
-    if operator == BuiltinOperator.IF:
-        condition = main.constant("condition", np.array([True], np.bool_))
-        main.operator(operator, [condition, *inputs], outputs, IfOptions(then_subgraph_index=1, else_subgraph_index=1))
-    else:
-        main.operator(operator, inputs, outputs, WhileOptions(cond_subgraph_index=2, body_subgraph_index=1))
-    main.output(*outputs)
-    flow.subgraph(0, counts=True)
-    until, _ = flow.added()
-    until.output(flow.less(until, flow.inputs(until)[0], 3))
-    return flow.builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
-
-
 for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE):
     OPERATORS[operator.name] = flow(operator)
-    LARGE |= {f"{operator.name}-{type.name}": partial(large_flow, operator, type) for type in (FLOAT32, INT8)}
 
 
 class Variable(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tflm.testing.drawing import (
     INT16,
     INT32,
     INT64,
-    LARGE_SHAPE,
     Draw,
     OperatorCase,
     SingleOperator,
@@ -25,7 +23,7 @@ from tflm.testing.drawing import (
     values,
     zero_points,
 )
-from tflm.testing.operators.declared import LARGE, OPERATORS, DrawnOperator, strategy
+from tflm.testing.operators.declared import OPERATORS, DrawnOperator, strategy
 
 INVOKES = 7
 DETECTION = "TFLite_Detection_PostProcess"
@@ -51,16 +49,6 @@ def circular_buffer(draw: Draw) -> OperatorCase:
         main.operator(BuiltinOperator.RELU, [x], [tensor])
         main.output(output)
     return builder.build(), [[values(draw, INT8, (1, 1, width, depth))] for _ in range(INVOKES)]
-
-
-def large_circular_buffer() -> OperatorCase:
-    """512 KiB of slots."""
-    model = SingleOperator()
-    model.input(INT8, [np.ones((1, 1, 1, 1024), np.int8)], quantized(0.5))
-    y = model.main.tensor("y", (1, 512, 1, 1024), INT8, quantized(0.5), is_variable=True)
-    model.main.operator("CIRCULAR_BUFFER", model.operands, [y], custom_options=custom_options({"cycles_max": 2}))
-    model.main.output(y)
-    return model.builder.build(), model.invocations
 
 
 def detection_options(**changed: Any) -> dict[str, Any]:
@@ -114,16 +102,6 @@ def detections(draw: Draw, /, **changed: Any) -> OperatorCase:
     model = detection_model(boxes, classes, coordinates, anchors, options)
     scores = rng.choice(rng.uniform(0, 1, 3 * boxes + 1), (1, boxes, classes)).astype(np.float32)
     return model, [[rng.uniform(-2, 2, (1, boxes, coordinates)).astype(np.float32), scores] for _ in range(2)]
-
-
-def large_detection(is_regular: bool) -> OperatorCase:
-    """The boxes and classes of a large detector."""
-    rng = np.random.default_rng(0)
-    anchors = rng.uniform(0.2, 1, (4000, 4)).astype(np.float32)
-    options = detection_options(num_classes=30, use_regular_nms=is_regular, max_detections=10)
-    boxes = rng.uniform(-2, 2, (1, 4000, 4)).astype(np.float32)
-    scores = rng.uniform(0, 1, (1, 4000, 31)).astype(np.float32)
-    return detection_model(4000, 31, 4, anchors, options), [[boxes, scores]]
 
 
 def metadata(kind: int, parameters: int = 0, stride: int = 0) -> np.ndarray:
@@ -252,24 +230,11 @@ def decode(draw: Draw) -> OperatorCase:
     return decode_model([kind(draw) for kind in kinds]), [[], []]
 
 
-def large_decode() -> OperatorCase:
-    """A look-up table for 256 KiB."""
-    head = with_table(metadata(LOOK_UP, 4, 16), np.arange(16, dtype=np.int8))
-    codes = np.arange(2**17, dtype=np.int64).astype(np.uint8)
-    return decode_model([(codes, head, INT8, (2**18,), quantized(0.5))]), [[]]
-
-
 OPERATORS |= {"CIRCULAR_BUFFER": circular_buffer(), DETECTION: st.composite(detections)(), "TFLM_DECODE": decode()}
 
-LARGE |= {
-    "CIRCULAR_BUFFER": large_circular_buffer,
-    f"{DETECTION}-regular": partial(large_detection, True),
-    f"{DETECTION}-fast": partial(large_detection, False),
-    "TFLM_DECODE": large_decode,
-}
 
-
-def _case(model: SingleOperator, *inputs: npt.NDArray[Any]) -> OperatorCase:
+def classifier_case(model: SingleOperator, *inputs: npt.NDArray[Any]) -> OperatorCase:
+    """Return the model, and the inputs: posteriors, classes and thresholds."""
     for array in inputs:
         model.input(INT32, [array])
     classes = inputs[1]
@@ -286,13 +251,4 @@ def basic_classifier(draw: Draw, model: DrawnOperator) -> OperatorCase:
     posteriors, thresholds = values(draw, INT32, shape), values(draw, INT32, classes.shape)
     if draw(st.booleans()):
         thresholds[0] = posteriors.reshape(-1)[classes[0] % count]
-    return _case(model, posteriors, classes, thresholds)
-
-
-def _large() -> OperatorCase:
-    count = math.prod(LARGE_SHAPE)
-    numbers = np.arange(count, dtype=np.int32)
-    return _case(SingleOperator(), numbers, numbers[::-1], numbers)
-
-
-LARGE["BasicClassifier"] = _large
+    return classifier_case(model, posteriors, classes, thresholds)

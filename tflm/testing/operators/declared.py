@@ -6,21 +6,15 @@ fit each other, values in range, and scales.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.shapes import Shapes
 from tflm.schema import (
-    ELEMENT_TYPES,
-    TENSOR_TYPES,
     ActivationFunctionType,
     BuiltinOperator,
     Padding,
@@ -182,9 +176,6 @@ class DrawnOperator(SingleOperator):
 OPERATORS: dict[str, st.SearchStrategy[OperatorCase]] = {}
 """A strategy for each operator."""
 
-LARGE: dict[str, Callable[[], OperatorCase]] = {}
-"""Models whose tensors are so large that an array allocated in each invoke shows, by names that begin with the
-operator's."""
 
 Strategy = Callable[[Draw, DrawnOperator], OperatorCase]
 
@@ -210,99 +201,3 @@ def strategy(
         return function
 
     return add
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A constant of a type, or of floats with float activations; a scale for each slice along a dimension, or one."""
-
-    shape: tuple[int, ...]
-    by: int | None = None
-    type: TensorType = INT8
-    scale: float = 0.01
-
-    def add(self, model: SingleOperator, activations: TensorType) -> None:
-        """Add it to a model."""
-        elements = np.random.default_rng(0).integers(-9, 9, self.shape)
-        if activations == FLOAT32:
-            return model.constant(elements.astype(np.float32))
-        slices = 1 if self.by is None else self.shape[self.by]
-        scales = quantized([self.scale * (1 + 0.1 * i) for i in range(slices)], 0, self.by or 0)
-        return model.constant(elements.astype(ELEMENT_TYPES[self.type].dtype), scales)
-
-
-class State(Weights):
-    """A variable tensor."""
-
-    def add(self, model: SingleOperator, activations: TensorType) -> None:
-        """Add it to a model."""
-        is_float = activations == FLOAT32
-        model.variable(FLOAT32 if is_float else self.type, self.shape, None if is_float else quantized(self.scale))
-
-
-def large(
-    name: str,
-    *operands: tuple[int, ...] | npt.NDArray[Any] | list[Any] | int | Weights | None,
-    kinds: Sequence[Kind] = (),
-    scales: Sequence[float | Quantization] = (0.5,),
-    type: TensorType | None = None,
-    shapes: Shapes = (),
-    **given: Any,
-) -> None:
-    """Add a large model of an operator for each of its types.
-
-    Args:
-        name: the operator.
-        operands: shapes of inputs of the main tensor's type; arrays that are fed; numbers for constants of int32;
-            weights; None for an operand that is left out.
-        kinds: types in place of those that the registration declares. Of several, the last is the output's.
-        scales: scales of the tensors of quantized types, or quantization of those that are not floats; the outputs'
-            after those of the shapes among the operands. The last is repeated.
-        type: the type of the outputs, by default the main tensor's.
-        shapes: shapes of the outputs; by default, they follow from the operands.
-        given: fields of the options.
-    """
-    for kind in kinds or REGISTRATIONS[name].types:
-        types = kind if isinstance(kind, tuple) else (kind,)
-        output = types[-1] if type is None else type
-        case = partial(_large, name, operands, types, scales, output, shapes, given)
-        LARGE["-".join([name, *(type.name for type in types)])] = case
-
-
-def _large(
-    name: str,
-    operands: Sequence[Any],
-    types: Sequence[TensorType],
-    scales: Sequence[float | Quantization],
-    output: TensorType,
-    shapes: Shapes,
-    given: Mapping[str, Any],
-) -> OperatorCase:
-    model, rng = SingleOperator(), np.random.default_rng(0)
-    remaining = list(scales)
-
-    def parameters_of(type: TensorType) -> Quantization:
-        parameters = remaining.pop(0) if len(remaining) > 1 else remaining[0]
-        if isinstance(parameters, float):
-            return quantized(parameters) if type in QUANTIZED_TYPES else None
-        if type == FLOAT32:
-            return None
-        return parameters
-
-    of_operands = itertools.chain(types, itertools.repeat(types[-1]))
-    for operand in operands:
-        if isinstance(operand, (int, list)):
-            model.constant(np.array(operand, np.int32))
-        elif isinstance(operand, np.ndarray):
-            model.input(TENSOR_TYPES[operand.dtype], [operand])
-        elif isinstance(operand, Weights):
-            operand.add(model, types[0])
-        elif operand is None:
-            model.omitted()
-        else:
-            type = next(of_operands)
-            elements = rng.integers(1, 100, operand).astype(ELEMENT_TYPES[type].dtype)
-            model.input(type, [elements], parameters_of(type))
-    options, parameters = options_of(name, **given), parameters_of(output)
-    outputs = [(shape, output, parameters) for shape in shapes or model.inferred(name, options)]
-    return model.case(BuiltinOperator[name], outputs, options)

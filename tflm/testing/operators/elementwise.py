@@ -16,7 +16,6 @@ from tflm.testing.drawing import (
     INT8,
     INT16,
     INT32,
-    LARGE_SHAPE,
     Draw,
     OperatorCase,
     any_values,
@@ -31,7 +30,7 @@ from tflm.testing.drawing import (
     zero_point_of,
     zero_points,
 )
-from tflm.testing.operators.declared import DrawnOperator, large, strategy
+from tflm.testing.operators.declared import DrawnOperator, strategy
 
 BOOL = TensorType.BOOL
 OF_ANY_RANK = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM")
@@ -96,14 +95,6 @@ def select(draw: Draw, model: DrawnOperator) -> OperatorCase:
     return model.result()
 
 
-for operator in BINARY:
-    by_type = (0.5, 0.25) if operator in COMPARISONS else (0.01, 0.02, 0.03)
-    large(operator, LARGE_SHAPE, LARGE_SHAPE, scales=by_type, type=BOOL if operator in TO_BOOL else None)
-large("PRELU", LARGE_SHAPE, LARGE_SHAPE, kinds=[FLOAT32, INT8, (INT16, INT8, INT16)], scales=(0.01, 0.02, 0.03))
-large("ADD_N", LARGE_SHAPE, LARGE_SHAPE, LARGE_SHAPE)
-large("SELECT_V2", np.ones(LARGE_SHAPE, np.bool_), LARGE_SHAPE, LARGE_SHAPE, scales=(None,))
-
-
 FLOAT_FUNCTIONS = ("SIN", "COS", "LOG", "SQRT", "SQUARE", "EXP", "NEG", "CEIL", "FLOOR", "ROUND")
 FUNCTIONS = (*FLOAT_FUNCTIONS, "ABS", "RSQRT", "LOGICAL_NOT", "ELU", "HARD_SWISH", "ZEROS_LIKE")
 POSITIVE = ("LOG", "SQRT", "RSQRT")
@@ -125,10 +116,6 @@ def function(draw: Draw, model: DrawnOperator) -> OperatorCase:
         x = np.maximum(x, zero_point_of(input)).astype(x.dtype)
     model.input(type, [x], input)
     return model.result(output)
-
-
-for operator in FUNCTIONS:
-    large(operator, LARGE_SHAPE, scales=(0.01, 0.02))
 
 
 SOFTMAX_TYPES = [(FLOAT32, FLOAT32), (INT8, INT8), (INT8, INT16), (INT16, INT16)]
@@ -178,15 +165,6 @@ def softmax(draw: Draw, model: DrawnOperator) -> OperatorCase:
     return model.result(output, **({} if is_log else {"beta": draw(st.sampled_from([1.0, 0.5, 2.0]))}))
 
 
-for operator in ("RELU", "RELU6", "LEAKY_RELU"):
-    large(operator, LARGE_SHAPE, scales=(0.01, 0.02))
-for operator in ("LOGISTIC", "TANH", "LOG_SOFTMAX"):
-    for type in REGISTRATIONS[operator].types:
-        large(operator, LARGE_SHAPE, kinds=[type], scales=(0.01, OUTPUTS.get((operator, type), SHORT)))
-for types in SOFTMAX_TYPES:
-    large("SOFTMAX", LARGE_SHAPE, kinds=[types], scales=(0.01, OUTPUTS.get(("SOFTMAX", *types), SHORT)), beta=1.0)
-
-
 ODD_FLOATS = (0.5, -0.5, 2.0**31, -(2.0**31), 2.0**32, 1e30, np.inf, -np.inf, np.nan)
 CASTS = list(itertools.product(REGISTRATIONS["CAST"].types, repeat=2))
 QUANTIZATIONS = [(input, output) for input, outputs in OUTPUT_TYPES.items() for output in outputs]
@@ -217,11 +195,6 @@ def dequantize(draw: Draw, model: DrawnOperator) -> OperatorCase:
     """Every type."""
     model.operand(draw(shapes()), quantization(draw, model.type, -60, 60))
     return model.result()
-
-
-large("CAST", LARGE_SHAPE, kinds=CASTS, scales=(None,))
-large("QUANTIZE", LARGE_SHAPE, kinds=QUANTIZATIONS, scales=(quantized(0.01), quantized(0.02)))
-large("DEQUANTIZE", LARGE_SHAPE, kinds=DEQUANTIZATIONS, scales=(0.01,))
 
 
 REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL")
@@ -270,10 +243,3 @@ def cumsum(draw: Draw, model: DrawnOperator) -> OperatorCase:
     model.operand(shape, input)
     _axes(draw, model, draw(st.integers(-len(shape), len(shape) - 1)))
     return model.result(output)
-
-
-for operator in REDUCTIONS:
-    large(operator, LARGE_SHAPE, [1, 2], keep_dims=True)
-for operator in ("ARG_MAX", "ARG_MIN"):
-    large(operator, LARGE_SHAPE, 2, type=INT32, output_type=INT32)
-large("CUMSUM", LARGE_SHAPE, 2, exclusive=True, reverse=True)

@@ -14,7 +14,6 @@ from tflm.testing.drawing import (
     INT8,
     INT32,
     INT64,
-    LARGE_SHAPE,
     Draw,
     OperatorCase,
     quantization,
@@ -27,7 +26,6 @@ from tflm.testing.operators.declared import (
     OPERATORS,
     WITHOUT_ACTIVATION,
     DrawnOperator,
-    large,
     options_of,
     strategy,
 )
@@ -219,20 +217,6 @@ def bordered_space_to_batch(draw: Draw) -> OperatorCase:
 OPERATORS["SPACE_TO_BATCH_ND"] |= bordered_space_to_batch()
 
 TYPES = (FLOAT32, INT8)
-large("RESHAPE", LARGE_SHAPE, kinds=TYPES, new_shape=(64 * 64 * 32,))
-large("EXPAND_DIMS", LARGE_SHAPE, [0], kinds=TYPES)
-large("SQUEEZE", LARGE_SHAPE, kinds=TYPES)
-large("PAD", LARGE_SHAPE, [0, 0, 1, 1, 2, 2, 3, 3], kinds=TYPES)
-large("MIRROR_PAD", LARGE_SHAPE, [(0, 0), (1, 1), (2, 2), (3, 3)])
-large("TRANSPOSE", LARGE_SHAPE, [0, 3, 2, 1], kinds=TYPES)
-large("REVERSE_V2", LARGE_SHAPE, [1, 2], kinds=TYPES)
-large("BROADCAST_TO", LARGE_SHAPE, [2, 64, 64, 32], kinds=TYPES)
-large("SPACE_TO_DEPTH", LARGE_SHAPE, block_size=2)
-large("DEPTH_TO_SPACE", LARGE_SHAPE, block_size=2)
-large("SPACE_TO_BATCH_ND", LARGE_SHAPE, [2, 2], [1, 1, 1, 1], shapes=[(4, 33, 33, 32)])
-large("BATCH_TO_SPACE_ND", LARGE_SHAPE, [1, 1], [1, 1, 1, 1], shapes=[(1, 62, 62, 32)])
-large("FILL", list(LARGE_SHAPE), np.array(2, np.float32), kinds=[FLOAT32])
-large("BROADCAST_ARGS", *(np.full(size, 2, np.int64) for size in (100_000, 50_000)), kinds=[INT64], shapes=[(100_000,)])
 
 
 POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
@@ -250,10 +234,6 @@ def pool(draw: Draw, model: DrawnOperator) -> OperatorCase:
     parameters = quantization(draw, model.type, -20, 4)
     model.operand(shape, parameters)
     return model.result(parameters, padding=padding, filter_height=windows[0], filter_width=windows[1], **strides)
-
-
-for operator in POOLS:
-    large(operator, LARGE_SHAPE, filter_height=3, filter_width=3, stride_h=1, stride_w=1)
 
 
 @strategy("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR", invokes=2)
@@ -295,8 +275,3 @@ def l2_normalization(draw: Draw, model: DrawnOperator) -> OperatorCase:
         near = zero_point_of(parameters) + rng.integers(-3, 4, shape) * rng.integers(0, 2, (*shape[:-1], 1))
         model.input(model.type, [np.clip(near, -128, 127).astype(ELEMENT_TYPES[model.type].dtype)], parameters)
     return model.result(quantized(1 / 128) if model.type == INT8 else None, **WITHOUT_ACTIVATION)
-
-
-for operator in ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"):
-    large(operator, LARGE_SHAPE, [96, 48], half_pixel_centers=True)
-large("L2_NORMALIZATION", LARGE_SHAPE, scales=(0.01, 0.02))

@@ -32,7 +32,7 @@ from tflm.testing.drawing import (
     values,
     zero_points,
 )
-from tflm.testing.operators.declared import DrawnOperator, State, Weights, large, strategy
+from tflm.testing.operators.declared import DrawnOperator, strategy
 
 
 @dataclass
@@ -173,14 +173,6 @@ def fully_connected(draw: Draw, model: DrawnOperator) -> OperatorCase:
     return model.result(layer.output(factors(-30, 20).map(lambda factor: 64 * factor)))
 
 
-IMAGE = (1, 64, 64, 16)
-large("CONV_2D", IMAGE, Weights((32, 3, 3, 16), 0), scales=(0.01,), stride_h=1, stride_w=1)
-large("DEPTHWISE_CONV_2D", IMAGE, Weights((1, 3, 3, 16), 3), scales=(0.01,), stride_h=1, stride_w=1, depth_multiplier=1)
-twice_as_wide: dict[str, Any] = {"shapes": [(1, 64, 128, 32)], "stride_h": 1, "stride_w": 2}
-large("TRANSPOSE_CONV", None, Weights((32, 3, 3, 16), 0), IMAGE, scales=(0.01,), **twice_as_wide)
-large("FULLY_CONNECTED", (256, 512), Weights((256, 512)), None, scales=(0.01,))
-
-
 @strategy("BATCH_MATMUL", invokes=2)
 def batch_matmul(draw: Draw, model: DrawnOperator) -> OperatorCase:
     """Any batches that broadcast; either side an input or a constant, or swapped."""
@@ -201,9 +193,6 @@ def _broadcasting(batches: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]
     """Shapes that broadcast to `batches` or to less."""
     ones = st.tuples(*(st.sampled_from([size, size, 1]) for size in batches))
     return st.tuples(ones, st.sampled_from([0, 0, len(batches)])).map(lambda pair: pair[0][pair[1] :])
-
-
-large("BATCH_MATMUL", (2, 64, 512), (2, 512, 256), scales=(0.01,))
 
 
 SVDF_TYPES = [(FLOAT32, FLOAT32, FLOAT32), (INT8, INT16, INT16), (INT8, INT8, INT8), (INT8, INT8, INT16)]
@@ -295,18 +284,3 @@ def _small(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> npt.NDArray[
         return values(draw, type, shape)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return rng.standard_normal(shape).astype(np.float32)
-
-
-WIDE, SQUARE, BIAS, HIDDEN = (128, 512), (128, 128), (128,), (1, 128)
-for type, (_, bias_type, cell_type) in LSTM_TYPES.items():
-    weights = [*[Weights(WIDE)] * 4, *[Weights(SQUARE)] * 4]
-    biases = [Weights(BIAS, type=bias_type)] * 4
-    states = [State(HIDDEN, type=type), State(HIDDEN, type=cell_type, scale=2.0**-11)]
-    operands: list[Any] = [(1, 4, 512), *weights, *[None] * 3, *biases, None, None, *states, *[None] * 4]
-    shaped: dict[str, Any] = {"shapes": [(1, 4, 128)], "fused_activation_function": ActivationFunctionType.TANH}
-    large("UNIDIRECTIONAL_SEQUENCE_LSTM", *operands, kinds=[type], scales=(0.01,), **shaped)
-
-for type, time_type, _ in SVDF_TYPES[:3]:
-    weights = [Weights((512, 512)), Weights((512, 16), type=time_type), Weights((256,), type=INT32, scale=0.0001)]
-    operands = [(1, 512), *weights, State((1, 512 * 16), type=time_type)]
-    large("SVDF", *operands, kinds=[(type, time_type)], type=type, scales=(0.01,), rank=2)

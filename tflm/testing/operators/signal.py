@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,10 @@ from tflm.testing.drawing import (
     Draw,
     OperatorCase,
     Output,
-    SingleOperator,
     custom_options,
     values,
 )
-from tflm.testing.operators.declared import LARGE, DrawnOperator, strategy
+from tflm.testing.operators.declared import DrawnOperator, strategy
 
 UINT32, UINT64 = TensorType.UINT32, TensorType.UINT64
 
@@ -214,75 +212,3 @@ def filter_bank_log(draw: Draw, model: DrawnOperator) -> OperatorCase:
     model.input(UINT32, [magnitudes(draw, UINT32, shape)])
     outputs: list[Output] = [(shape, INT16, None)]
     return model.case(model.name, outputs, input_correction_bits=bits, output_scale=scale)
-
-
-COUNT = 1 << 17
-"""Elements of a large tensor."""
-
-
-@dataclass(frozen=True)
-class Ramp:
-    """An operand of integers from 0 to below `highest`, over and over, times `factor`, plus `offset`."""
-
-    type: TensorType
-    shape: tuple[int, ...] = (COUNT,)
-    highest: int = 1000
-    factor: int = 1
-    offset: int = 0
-    is_constant: bool = False
-
-    def add(self, model: SingleOperator) -> None:
-        """Add it to a model."""
-        numbers = np.resize(np.arange(self.highest, dtype=np.int64), self.shape) * np.int64(self.factor) + self.offset
-        elements = numbers.astype(ELEMENT_TYPES[self.type].dtype)
-        if self.is_constant:
-            model.constant(elements)
-        else:
-            model.input(self.type, [elements])
-
-
-def _large(name: str, operands: list[Ramp], *outputs: tuple[tuple[int, ...], TensorType], **numbers: Any) -> None:
-    """Add a large model of an operator: its operands, the shapes and types of its outputs, and its options."""
-    operator, _, _ = name.partition("-")
-
-    def case() -> OperatorCase:
-        model = SingleOperator()
-        for operand in operands:
-            operand.add(model)
-        return model.case(operator, [(*output, None) for output in outputs], **numbers)
-
-    LARGE[name] = case
-
-
-FLAG = ((), TensorType.BOOL)
-CHANNELS = ((COUNT,), UINT32)
-SMOOTHING = dict.fromkeys(("alternate_smoothing", "alternate_one_minus_smoothing", "smoothing"), 800)
-SMOOTHING |= {"one_minus_smoothing": 900, "min_signal_remaining": 800, "num_channels": COUNT, "clamping": 1}
-SMOOTHING |= {"smoothing_bits": 10, "spectral_subtraction_bits": 14}
-CONTEXT = {"stacker_left_context": 1, "stacker_right_context": 0, "stacker_step": 1, "num_channels": COUNT}
-WEIGHTS = Ramp(INT16, (30030,), is_constant=True)
-STARTS = Ramp(INT16, (1001,), highest=1001, factor=30, is_constant=True)
-WIDTHS = Ramp(INT16, (1001,), highest=1, offset=30, is_constant=True)
-
-_large("SignalDelay", [Ramp(INT16, (2, COUNT // 2))], ((2, COUNT // 2), INT16), delay_length=COUNT)
-_large("SignalEnergy", [Ramp(INT16)], ((COUNT // 2,), UINT32), start_index=5, end_index=COUNT // 2)
-_large("SignalFftAutoScale", [Ramp(INT16, offset=-5)], ((COUNT,), INT16), ((), INT32))
-_large("SignalFftAutoScale-lowest", [Ramp(INT16, offset=-(2**15))], ((COUNT,), INT16), ((), INT32))
-bank = [Ramp(UINT32, (30030,)), WEIGHTS, WEIGHTS, STARTS, STARTS, WIDTHS]
-_large("SignalFilterBank", bank, ((1000,), UINT64), num_channels=1000)
-_large("SignalFilterBankLog", [Ramp(UINT32)], ((COUNT,), INT16), input_correction_bits=3, output_scale=64)
-_large("SignalFilterBankSpectralSubtraction", [Ramp(UINT32)], CHANNELS, CHANNELS, **SMOOTHING)
-for name, zeros in (("SignalFilterBankSquareRoot", 10), ("SignalFilterBankSquareRoot-large", 54)):
-    _large(name, [Ramp(UINT64, factor=1 << zeros), Ramp(INT32, (), highest=1, offset=2)], CHANNELS)
-_large("SignalFramer", [Ramp(INT16)], ((COUNT // 1024, 2048), INT16), FLAG, frame_size=2048, frame_step=1024, prefill=1)
-_large("SignalPCAN", [Ramp(UINT32), Ramp(UINT32), Ramp(INT16, (125,), is_constant=True)], CHANNELS, snr_shift=6)
-_large("SignalStacker", [Ramp(INT16)], ((2 * COUNT,), INT16), FLAG, **CONTEXT)
-frames = [Ramp(INT16, (64, 2000)), Ramp(INT16, (2000,), is_constant=True)]
-_large("SignalWindow", frames, ((64, 2000), INT16), shift=12)
-for type in (FLOAT32, INT16, INT32):
-    numbers = {"T": int(type), "fft_length": 4096}
-    _large(f"SignalRfft-{type.name}", [Ramp(type, (16, 4000))], ((16, 4098), type), **numbers)
-    _large(f"SignalIrfft-{type.name}", [Ramp(type, (16, 4098))], ((16, 4096), type), **numbers)
-for type in (FLOAT32, INT16):
-    numbers = {"T": int(type), "frame_step": COUNT // 4}
-    _large(f"SignalOverlapAdd-{type.name}", [Ramp(type, (2, COUNT // 2))], ((COUNT // 2,), type), **numbers)

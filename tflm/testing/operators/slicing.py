@@ -16,14 +16,13 @@ from tflm.testing.drawing import (
     INT16,
     INT32,
     INT64,
-    LARGE_SHAPE,
     Draw,
     OperatorCase,
     quantization,
     scales,
     shapes,
 )
-from tflm.testing.operators.declared import WITHOUT_ACTIVATION, DrawnOperator, large, strategy
+from tflm.testing.operators.declared import WITHOUT_ACTIVATION, DrawnOperator, strategy
 
 BELOW, ABOVE = -(2**31), 2**31 - 1
 
@@ -127,13 +126,6 @@ def unpack(draw: Draw, model: DrawnOperator) -> OperatorCase:
 
 
 COPIED = (FLOAT32, INT8, INT16, INT32)
-large("STRIDED_SLICE", LARGE_SHAPE, [0, 63, 0, 1], [1, -99, 64, 32], [1, -1, 2, 1], kinds=COPIED)
-large("SLICE", LARGE_SHAPE, [0, 1, 2, 3], [1, 60, -1, 20], kinds=COPIED)
-large("CONCATENATION", LARGE_SHAPE, LARGE_SHAPE, kinds=COPIED, axis=3)
-large("SPLIT", [3], LARGE_SHAPE, kinds=COPIED, num_splits=2)
-large("SPLIT_V", LARGE_SHAPE, [24, 8], [3], kinds=COPIED, num_splits=2)
-large("PACK", LARGE_SHAPE, LARGE_SHAPE, kinds=COPIED, values_count=2, axis=-1)
-large("UNPACK", LARGE_SHAPE, kinds=COPIED, num=32, axis=3)
 
 
 LOOKUPS = [*((type, type) for type in REGISTRATIONS["EMBEDDING_LOOKUP"].types), (INT8, FLOAT32)]
@@ -194,14 +186,3 @@ def dynamic_update_slice(draw: Draw, model: DrawnOperator) -> OperatorCase:
     anywhere = st.integers(-5, 5) | st.integers(0, 3) | st.sampled_from([int(limits.min), int(limits.max)])
     model.numbers([draw(anywhere) for _ in shape], numbers)
     return model.result()
-
-
-def _fed(*shape: int) -> np.ndarray:
-    """Indices and starts that are inputs."""
-    return np.random.default_rng(0).integers(0, 16, shape).astype(np.int32)
-
-
-large("GATHER", (1, 8, 64), _fed(1, 8192), axis=2, batch_dims=1)
-large("GATHER_ND", (64, 64, 32), _fed(8192, 2), shapes=[(8192, 32)])
-large("EMBEDDING_LOOKUP", _fed(8192), (64, 32), kinds=LOOKUPS, shapes=[(8192, 32)])
-large("DYNAMIC_UPDATE_SLICE", LARGE_SHAPE, (1, 63, 63, 30), _fed(4))
