@@ -179,19 +179,17 @@ __all__ = [
 
 
 _PACKAGES = (
-    *(
-        "boards",
-        "delegates",
-        "device",
-        "errors",
-        "kernels",
-        "libraries",
-        "memory",
-        "releases",
-        "runtime",
-        "schema",
-        "targets",
-    ),
+    "boards",
+    "delegates",
+    "device",
+    "errors",
+    "kernels",
+    "libraries",
+    "memory",
+    "releases",
+    "runtime",
+    "schema",
+    "targets",
     "testing",
 )
 """Modules of this package that `import tflm` makes available."""

@@ -179,7 +179,7 @@ def as_number(term: Term, dtype: str) -> Term:
         constant = None if term.constant is None else float(term.constant)
         return replace(made, value=Number(dtype), constant=constant)
     if dtype == "bool":
-        return _non_zero(term)
+        return condition(term)
     if not number.is_integer:
         wide = Term(f"truncated({c_cast(term, 'double').text})", PRIMARY, Number("int64", INT64), "int64_t")
         return wide if dtype == "int64" else as_number(wide, dtype)
@@ -193,16 +193,12 @@ def as_number(term: Term, dtype: str) -> Term:
     return replace(c_cast(term, C_TYPES[dtype]), value=Number(dtype, limits), constant=None)
 
 
-def _non_zero(term: Term) -> Term:
+def condition(term: Term) -> Term:
+    """Return the term as a condition."""
     if term.number.dtype == "bool":
         return term
     zero = c_cast(literal(0), term.c_type if term.c_type not in SMALL else "int32_t")
     return truth(f"{term.inside(SHIFT)} != {zero.text}", RELATION)
-
-
-def condition(term: Term) -> Term:
-    """Return the term as a condition."""
-    return _non_zero(term)
 
 
 # --- Operations --------------------------------------------------------------------------------------------------
