@@ -91,12 +91,14 @@ def test_operators_of_your_own_are_registrations() -> None:
     interpreter = runtime.Interpreter.from_bytes(model, custom_op_registerers=[registration], arena_size=10_000)
     interpreter.set_input(np.array([1, -2, 3], np.float32), 0)
     interpreter.invoke()
+    copy = interpreter.get_output(0)
+    copy[...] = 7
     assert interpreter.get_output(0).tolist() == [-1, 2, -3]
     with pytest.raises(RuntimeError, match="Registration"):
         runtime.Interpreter.from_bytes(model, custom_op_registerers=["AddNegated"])
 
 
-def test_decoded_tensors_may_lie_beside_the_arena() -> None:
+def test_decoded_tensors_may_lie_beside_the_arena(tmp_path: Path) -> None:
     data, _ = LARGE["TFLM_DECODE"]()
     inside, beside, small = (
         runtime.Interpreter.from_bytes(data, arena_size=1 << 20, alt_decompression_memory_size=size)
@@ -111,6 +113,8 @@ def test_decoded_tensors_may_lie_beside_the_arena() -> None:
     with pytest.raises(RuntimeError, match="too small"):
         runtime.Interpreter.from_bytes(data, arena_size=1 << 16)
     runtime.Interpreter.from_bytes(data, arena_size=1 << 16, alt_decompression_memory_size=1 << 18)
+    (tmp_path / "m.tflite").write_bytes(data)
+    runtime.Interpreter.from_file(tmp_path / "m.tflite", arena_size=1 << 16, alt_decompression_memory_size=1 << 18)
 
 
 def test_errors_are_worded_as_there() -> None:

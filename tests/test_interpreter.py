@@ -476,7 +476,10 @@ def test_dequantized_follows_the_channel() -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
     main.output(main.constant("w", np.full((2, 3), 10, np.int8), quantized([1.0, 0.5, 0.25], [0, 2, 4], 1)))
-    assert ready(builder.build()).output(0).dequantized().tolist() == [[10, 4, 1.5]] * 2
+    main.output(main.constant("bias", np.full(3, 10, np.int8), quantized([1.0, 0.5, 0.25], [0, 2, 4], 1)))
+    weights, bias = (ready(builder.build()).output(i).dequantized().tolist() for i in range(2))
+    assert weights == [[10, 4, 1.5]] * 2
+    assert bias == [10, 4, 1.5]  # of one dimension, whatever dimension is named
 
 
 def test_a_resource_variable_starts_over_after_reset_but_what_ran_once_does_not() -> None:
