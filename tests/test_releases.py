@@ -24,7 +24,7 @@ from tflm.memory import lifetimes, simple_memory_allocator, tensor
 from tflm.releases import TODAY, WHEEL, Release, distributions, history
 from tflm.releases.release import LATER, position
 from tflm.runtime import allocator_structures
-from tflm.schema import BuiltinOperator, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
+from tflm.schema import BuiltinOperator, IfOptions, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
 from tflm.targets import CORTEX_M, INT8, INT32, POINTER, Either, Since, Struct, Until, When
 
 PACKAGE = Path(tflm.__file__).parent
@@ -322,6 +322,26 @@ def test_arenas_of_every_release_are_reproduced(corpus: Path, file: str, static_
             differences.append((commit, line["model"], refused or line, found))
     assert compared
     assert not differences, f"{len(differences)} of {compared} differ: {differences[:5]}"
+
+
+@pytest.mark.parametrize("release", ["2022-03-01", None])
+@pytest.mark.parametrize(("outer", "inner"), [(1000, 10), (10, 1000)])
+def test_the_head_is_that_of_the_largest_subgraph(release: str | None, outer: int, inner: int) -> None:
+    """Up to 8c41f9606 each subgraph had a plan of its own, in the same bytes."""
+    builder = ModelBuilder()
+    main, branch = builder.subgraph(), builder.subgraph("branch")
+    condition = main.input("condition", (1,), TensorType.BOOL)
+    for graph, size in ((main, outer), (branch, inner)):
+        x, y = graph.input("x", (1, size), TensorType.FLOAT32), graph.tensor("y", (1, size), TensorType.FLOAT32)
+        graph.operator(BuiltinOperator.ABS, [x], [y])
+        graph.output(y)
+    small, z = main.input("small", (1, inner), TensorType.FLOAT32), main.tensor("z", (1, inner), TensorType.FLOAT32)
+    options = IfOptions(then_subgraph_index=1, else_subgraph_index=1)
+    main.operator(BuiltinOperator.IF, [condition, small], [z], options)
+    main.output(z)
+    model = tflm.Model(builder.build())
+    head = tflm.measure_arena(model, tflm.AllOpsResolver(), release=release).head_bytes
+    assert head >= 2 * 4 * 1000
 
 
 def requests_of(model: tflm.Model, release: Release) -> str:
