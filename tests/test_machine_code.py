@@ -35,7 +35,7 @@ from tflm.compiler import (
     numba_compiler,
     object_loader,
 )
-from tflm.compiler.language import DONE, Elements, Emitted, Int64s, Kernel, emitted, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Int64s, Kernel, emitted, inlined, kernel
 from tflm.delegates.compiled.program import run_steps
 from tflm.memory.buffer import Integers
 
@@ -75,6 +75,11 @@ def _value() -> ir.Constant:
 @emitted
 def store(builder: Any, x: Int64s) -> None:
     builder.store(_value(), x)
+
+
+@emitted
+def store_number(builder: Any, x: Int64s, n: int) -> None:
+    builder.store(ir.IntType(64)(n), x)
 
 
 @emitted
@@ -546,10 +551,9 @@ def test_a_constant_that_a_kernel_reaches_changes_its_key(
 
 
 def test_kernels_of_one_function_have_keys_of_their_own() -> None:
-    kernels: list[Kernel] = [store, Emitted(store.function, {"n": 1}), Emitted(store.function, {"n": 2})]
-    kernels += [add]
+    kernels: list[Kernel] = [store, store_number, store_number.of(n=1), store_number.of(n=2), add]
     kernels += [each.of(function=name, x1=of, x2=of, y=of) for name in FUNCTIONS for of in ("int8", "int16")]
-    assert len({cache.key(kernel) for kernel in kernels}) == 8
+    assert len({cache.key(kernel) for kernel in kernels}) == 9
 
 
 def test_a_kernel_is_the_same_whatever_the_order_of_its_constants() -> None:
