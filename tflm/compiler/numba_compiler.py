@@ -33,12 +33,12 @@ from numba.core.registry import cpu_target  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 PASSES = (
-    *(untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing),
-    *(untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis),
-    *(typed_passes.IRLegalization, typed_passes.NativeLowering, typed_passes.NoPythonBackend),
+    *(untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.ReconstructSSA),
+    *(typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis),
+    *(typed_passes.NativeLowering, typed_passes.NoPythonBackend),
 )
-"""What numba does with a function, in order. Its other passes look for closures, generators, arrays and similar things,
-which kernels do not have."""
+"""What numba does with a function, in order. Its other passes look for closures, generators, arrays, objects to release
+and similar things, which kernels do not have."""
 
 
 class _Compiler(CompilerBase):  # type: ignore[misc]
