@@ -81,6 +81,7 @@ def instructions_of(call: Callable[[], object]) -> int:
 # --- Models: each ends its invoke in another way -------------------------------------------------------------------
 
 
+@functools.cache
 def whole(width: int = 4) -> bytes:
     """A model that the engine runs in one call, with the interpreter lock if it is small."""
     main = (builder := tflm.ModelBuilder()).subgraph()
@@ -90,11 +91,13 @@ def whole(width: int = 4) -> bytes:
     return builder.build()
 
 
+@functools.cache
 def large() -> bytes:
     """One that lets other threads run meanwhile."""
     return whole(1 << 15)
 
 
+@functools.cache
 def ending_early() -> bytes:
     """One whose CIRCULAR_BUFFER ends each other invoke."""
     main = (builder := tflm.ModelBuilder()).subgraph()
@@ -106,6 +109,7 @@ def ending_early() -> bytes:
     return builder.build()
 
 
+@functools.cache
 def calling_once() -> bytes:
     """One that Python continues in its first invoke after a reset, then machine code."""
     builder = tflm.ModelBuilder()
@@ -127,11 +131,13 @@ def calling_once() -> bytes:
 
 
 MODELS = [whole, large, ending_early, calling_once]
+RESOLVER = tflm.AllOpsResolver()
+parsed = functools.cache(tflm.Model)
 
 
 def interpreter_of(model: bytes, delegates: Any, allocator: Any = None) -> tflm.MicroInterpreter:
     return tflm.MicroInterpreter(
-        tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 20) if allocator is None else allocator,
+        parsed(model), RESOLVER, bytearray(1 << 20) if allocator is None else allocator,
         delegates=delegates,
     )  # fmt: skip
 
