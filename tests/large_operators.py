@@ -185,8 +185,8 @@ def large_flow(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     return flow.builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
 
 
-for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE):
-    LARGE |= {f"{operator.name}-{type.name}": partial(large_flow, operator, type) for type in (FLOAT32, INT8)}
+for flow in (BuiltinOperator.IF, BuiltinOperator.WHILE):
+    LARGE |= {f"{flow.name}-{type.name}": partial(large_flow, flow, type) for type in (FLOAT32, INT8)}
 
 
 # --- Custom operators -------------------------------------------------------------------------------------------------

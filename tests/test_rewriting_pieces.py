@@ -380,8 +380,9 @@ def test_a_no_op_is_left_out_and_the_model_keeps_its_outputs(operators: str, out
     make = {name: main.input if name == "x" else main.tensor for name in "xabcyz"}
     tensors = {name: make[name](name, (1, 4), TensorType.FLOAT32) for name in make if name in operators}
     for each in operators.split(", "):
-        code, (read, written) = each.split()
-        main.operator(BuiltinOperator[code], [tensors[read]], [tensors[written]])
+        code, ends = each.split()
+        read, written = (tensors[name] for name in ends)
+        main.operator(BuiltinOperator[code], [read], [written])
     main.output(*(tensors[name] for name in outputs))
     graph = Graph(tflm.Model(main.builder.build()))
     drop_operators_to_no_effect(graph)

@@ -16,10 +16,10 @@ import tflm
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import Span, sdk_names, sdks_for
 from tflm.firmware.board_fit import Answer, BoardFit, Placement, board_fit
-from tflm.firmware.device_check import DeviceFinding, Effect
+from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.flash import flash_range
 from tflm.firmware.verdict import verdict_of, within_budget
-from tflm.libraries import library_for
+from tflm.libraries import Effect, library_for
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
 
 MODEL = shrinking_network(48)
