@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import random
 import signal
 import sys
@@ -40,7 +41,8 @@ class Interrupt(BaseException):
 def interrupted_at(instruction: int) -> Iterator[list[int]]:
     """Raise an exception before an instruction of the package, counted from 0; yields how many there were.
 
-    Those of `tflm.compiler` do not count: it compiles kernels, which were compiled before.
+    Those of `tflm.compiler` do not count: it compiles kernels, which were compiled before. Nor do those of finalizers
+    of other interpreters, where Python would drop the exception: garbage is collected before and after.
     """
     count = [0]
 
@@ -58,12 +60,15 @@ def interrupted_at(instruction: int) -> Iterator[list[int]]:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return count_instructions
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
         yield count
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
 
 
 @functools.cache
