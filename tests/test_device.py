@@ -322,6 +322,14 @@ def test_an_operator_that_used_up_the_stack_is_told() -> None:
     assert line.startswith("operator 1 SVDF overflowed the stack")
 
 
+def test_the_time_of_an_operator_is_the_median_of_the_invokes_in_microseconds() -> None:
+    with Device(lambda: LossyLink(SimulatedDevice(model_with_state())), model_with_state()) as device:
+        ran = run_device(device, STEPS, MachineOptions(), silent)
+    medians = np.median(ran.verdict.ticks, axis=0)
+    assert medians.all()
+    assert [each.microseconds for each in ran.operators] == [*(medians / ran.facts.ticks_per_second * 1e6)]
+
+
 class Requests(LossyLink):
     """A link that counts requests by their kind, and calls something before each of them.
 

@@ -18,7 +18,7 @@ from tflm.application.errors import OptionError
 from tflm.application.fit import fit_report
 from tflm.application.hand_over import continue_with, other_build
 from tflm.application.machine import Machine, MachineOptions
-from tflm.application.memories import board_uses, memories_from
+from tflm.application.memories import MemoryUse, board_uses, memories_from, memories_table
 from tflm.boards import Bank, Board, by_name
 from tflm.cli.app import app
 from tflm.firmware.board_fit import Split, board_fit
@@ -101,6 +101,12 @@ def test_a_plan_says_what_head_and_tail_take_of_their_memories(missing: int) -> 
     assert planned.separate.fits == (missing == 0)
     assert planned.separate.after == measure_separate_arenas(planned.model, tflm.AllOpsResolver(), **ON_M4)
     assert tflm.plan(MODEL, **ON_M4).separate is None
+
+
+@pytest.mark.parametrize(("memory_bytes", "left"), [(1234, "0"), (1233, "no, 1 missing"), (1235, "1"), (None, "")])
+def test_a_part_may_take_its_memory_to_the_last_byte(memory_bytes: int | None, left: str) -> None:
+    table = memories_table([MemoryUse("arena", "sram", 1234, memory_bytes, 0, 0)])
+    assert dict(zip(table.columns, table.rows[0], strict=True))["left"] == left
 
 
 def test_one_arena_and_two_are_not_asked_for_together() -> None:
