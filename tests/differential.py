@@ -16,10 +16,24 @@ UNWRITTEN = b"\xa5"
 """Each byte of an arena at first. No operator may rely on zeros."""
 
 
-def run(model: bytes, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any) -> list[Arrays]:
+RESOLVER = tflm.AllOpsResolver()
+ARENAS: dict[int, tuple[bytearray, bytes]] = {}
+"""An arena of each size and the bytes that fill it, since pages of memory that are new take long to write."""
+
+
+def unwritten_arena(size: int) -> bytearray:
+    """Return the arena of a size, each byte as at first. The next call for the size fills it again."""
+    arena, content = ARENAS.setdefault(size, (bytearray(size), UNWRITTEN * size))
+    arena[:] = content
+    return arena
+
+
+def run(
+    model: bytes | tflm.Model, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any
+) -> list[Arrays]:
     """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
-    arena = bytearray(UNWRITTEN * arena_bytes)
-    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), arena, **options)
+    parsed = model if isinstance(model, tflm.Model) else tflm.Model(model)
+    interpreter = tflm.MicroInterpreter(parsed, RESOLVER, unwritten_arena(arena_bytes), **options)
     interpreter.allocate_tensors()
     outputs = []
     for inputs in invocations:

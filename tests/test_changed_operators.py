@@ -140,10 +140,14 @@ def test_what_tflm_refuses_is_refused(oracle: Oracle, name: str) -> None:
             continue
         for change, model in changed(bytes(data), "quantization" if seen else None):
             try:
-                inputs = fitting(tflm.Model(model), invocations[0])
-                answer: Any = run(model, [inputs], delegates=())
+                parsed = tflm.Model(model)
+            except tflm.TflmError:
+                continue
+            inputs = fitting(parsed, invocations[0])
+            try:
+                answer: Any = run(parsed, [inputs], delegates=())
             except tflm.OperatorError as error:
-                require_place(error, tflm.Model(model))
+                require_place(error, parsed)
                 continue
             except tflm.TflmError:
                 continue
