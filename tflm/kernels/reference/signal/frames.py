@@ -480,8 +480,7 @@ def _bind_overlap(context: KernelContext, node: Node) -> Run:
             for frame, finished in zip(row, samples):
                 total = _saturating_sum(sums, frame)
                 finished[...] = total[:step]
-                sums[: size - step] = total[step:]
-                sums[size - step :] = 0
+                sums[: size - step] = total[step:]  # the others are always 0
         rest.fill(0)
 
     return run
