@@ -118,9 +118,8 @@ def replace_by_inputs(graph: Graph, sources: dict[int, int]) -> int:
 
 
 def _can_be_named(graph: Graph, operators: list[Operator], tensor: int) -> bool:
-    """Whether an operator computes the tensor, which is neither an input or output of the model nor a variable."""
-    makers = [operator for operator in operators if tensor in (operator.outputs or ())]
-    return tensor not in graph.outputs and bool(makers) and not any(map(graph.has_state, makers))
+    """Whether an operator computes the tensor, which is neither an input nor an output of the model."""
+    return tensor not in graph.outputs and any(tensor in (operator.outputs or ()) for operator in operators)
 
 
 def _renamed(graph: Graph, operator: Operator, tensor: int, name: int) -> Operator:
