@@ -146,6 +146,17 @@ def test_main_has_neither_the_resolver_nor_the_interpreter_on_its_stack(tmp_path
     before, main = (tmp_path / "main.cc").read_text().split("MicroInterpreter* Prepare() {")
     assert re.search(r"sizeof\(\w+OpResolver\)\].*sizeof\(MicroInterpreter\)\]", before, re.DOTALL)
     assert re.findall(r"(?:OpResolver|MicroInterpreter) \w+[;(]", main) == []
+    graph = tflm.Model.from_file(INT8_MODEL).subgraphs[0]
+    known = [(graph.tensors or [])[i].quantization for i in (*(graph.inputs or ()), *(graph.outputs or ()))]
+    meanings = [f"{each.scale[0]:.9g} * (integer - {each.zero_point[0]})" for each in known if each]  # type: ignore[index]
+    assert re.findall(r"real = (.*?\))", main) == meanings
+
+
+def test_values_without_a_scale_are_described_without_one(tmp_path: Path) -> None:
+    assert run("export", FLOAT_MODEL, tmp_path).returncode == 0
+    main = (tmp_path / "main.cc").read_text()
+    assert "FLOAT32 [1, 1]" in main
+    assert "real = " not in main
 
 
 def test_commands_say_when_names_moved() -> None:
