@@ -183,6 +183,12 @@ def test_a_board_of_ones_own_is_a_file(tmp_path: Path) -> None:
     path.write_text('target = "cortex-m33"\nkernels = "cmsis-nn"\n[ram]\nSRAM = "64K"\n')
     bare = by_name(str(path))
     assert (bare.name, bare.sdk, bare.flash_bytes, bare.memories) == ("mine", "", None, bare.ram)
+    path.write_text('chip = "nano33ble"\n')
+    derived = by_name(str(path))
+    assert (derived.name, derived.description, derived.chip, derived.aliases) == ("mine", "mine", "nRF52840", ())
+    assert (derived.ram, derived.kernels) == (by_name("nano33ble").ram, "arduino")
+    path.write_text('chip = "RP2040"\n')
+    assert by_name(str(path)).chip == "RP2040"
 
 
 @pytest.mark.parametrize(
@@ -191,6 +197,7 @@ def test_a_board_of_ones_own_is_a_file(tmp_path: Path) -> None:
         ("chip = ", "is not TOML"),
         ('chips = "RP2040"', "unknown key 'chips'; use name"),
         ('flash = "1M"', "either a chip of the table"),
+        ('chip = "RP2040"\ntarget = "cortex-m4"', "either a chip of the table"),
         ('chip = "RP1"', "unknown chip 'RP1'"),
         ('target = "cortex-m4"', "no memories"),
         ('target = "z80"', "unknown target"),

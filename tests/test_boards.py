@@ -96,6 +96,9 @@ def test_the_release_of_a_board_is_chosen_only_where_it_is_not_the_usual_one() -
     other = tflm.releases.by_name("2023-01")
     assert board.chosen_release(board.library()) is None
     assert board.chosen_release(board.library(release=other)) == other
+    assert [board.distribution(kernels) for kernels in ("esp-nn@1.4.0", "cmsis-nn")] == ["esp-tflite-micro", ""]
+    assert replace(board, sdk="").distribution("esp-nn") == ""
+    assert board.library("reference").release == tflm.releases.by_name("esp-tflite-micro")
 
 
 def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> None:
