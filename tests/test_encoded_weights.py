@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from tflm.kernels.reference import decode
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.encodings import smallest_encoding
 from tflm.rewriting.compression.trials import with_decoded
-from tflm.schema import BuiltinOperator, ModelBuilder, Padding
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
 from tflm.schema.options import Conv2DOptions, FullyConnectedOptions
 from tflm.targets import align_up
 
@@ -109,3 +111,37 @@ def test_the_sizes_of_compressed_models_are_those_of_the_page(row: re.Match[str]
         saved = tflm.compress(tflm.Model.from_file(corpus / "models" / f"{row[1]}.tflite")).saved_bytes
         assert plain.constant_bytes - small.constant_bytes > 0.98 * saved
         assert small.ram_bytes == plain.ram_bytes
+
+
+@pytest.mark.parametrize(
+    ("tables", "stride", "axis", "dims", "channels", "is_last", "expected"),
+    [
+        (1, 4, 1, (3, 2, 5), 1, False, None),
+        (3, 4, 0, (3, 2, 5), 3, False, None),
+        (5, 4, 2, (3, 2, 5), 5, True, None),
+        (5, 4, 0, (3, 2, 5), 5, True, None),
+        (5, 4, 1, (3, 2, 5), 5, True, "5, along dimension 1, and the kernel reads 5, along dimension 2"),
+        (3, 4, 2, (3, 2, 5), 3, False, "3, along dimension 2, and the kernel reads 3, along dimension 0"),
+        (3, 16, 0, (3, 2, 5), 1, False, "3, along dimension 0, and the kernel reads one"),
+        (1, 4, 0, (3, 2, 5), 3, False, "one, and the kernel reads 3, along dimension 0"),
+        (0, 0, 0, (3, 2, 5), 3, False, None),
+        (3, 4, 0, (), 1, False, None),
+    ],
+)
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16])
+def test_tables_that_the_kernel_does_not_read_are_told(
+    type: TensorType,
+    tables: int,
+    stride: int,
+    axis: int,
+    dims: tuple[int, ...],
+    channels: int,
+    is_last: bool,
+    expected: str | None,
+) -> None:
+    """The first dimension of a tool's tables may also mean the kernel's."""
+    metadata = np.zeros(16 + tables * stride * (1 if type == TensorType.INT8 else 2), np.uint8)
+    metadata[5:7] = axis << 4 | 2, stride
+    encoded = decode.Encoded(np.zeros(0, np.uint8), metadata, "w", type, dims, (0,) * channels, is_last)
+    tensor: Any = SimpleNamespace(bytes=metadata.size)
+    assert decode.table_mismatch(encoded, tensor) == expected

@@ -57,7 +57,7 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.tables import METADATA_NAME
+from tflm.schema.tables import METADATA_NAME, Tensor
 from tflm.schema.version_rules import signature_of
 from tflm.testing.operators import OPERATORS
 
@@ -132,6 +132,16 @@ def test_the_operator_that_does_not_allow_it_is_named() -> None:
     main.output(y)
     with pytest.raises(tflm.OperatorError, match=r"operator 0 RESHAPE: reshapes to \[6\], .* of \[4, 3\]"):
         tflm.resize(tflm.Model(builder.build()), {"x": (4, 3)})
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 4, 5)])
+def test_an_image_has_four_dimensions(shape: tuple[int, ...]) -> None:
+    node = StaticNode(BuiltinOperator.CONV_2D, (Tensor(shape=shape),), ())
+    if len(shape) == 4:
+        assert node.images() == shape
+    else:
+        with pytest.raises(tflm.OperatorError, match=f"input 0 needs 4 dimensions, .* has {len(shape)}"):
+            node.images()
 
 
 def test_weights_of_four_bits_are_not_read() -> None:
