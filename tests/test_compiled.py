@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,15 +24,18 @@ from example_models import INT8_MODEL
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from large_operators import LARGE
 from models import Arrays, layer
 from oracle import Oracle
 from relu_model import RELU_OF_RANGE, allocated, answer, relu_model
 from test_real_models import NAMES, recorded
 
 import tflm
+from tflm.c.binding import bind_model
+from tflm.compiler.processor import Profile
 from tflm.delegates import Compiled
 from tflm.delegates.compiled import bands
-from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.bindings import FAMILIES, bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -253,6 +257,15 @@ def test_rows_of_one_vector_are_copied_no_further(sizes: tuple[int, int]) -> Non
     inputs = [rng.integers(-128, 128, (1, 5, size)).astype(np.int8) for size in sizes]
     (found,) = run_guarded(builder.build(), [inputs], "linear")
     np.testing.assert_array_equal(found[0], np.concatenate(inputs, axis=2))
+
+
+def test_no_large_operator_is_left_to_numpy() -> None:
+    """Of any type, where the engine has kernels for the operator; numpy's results would be the same."""
+    bind = partial(bind_steps, profile=Profile.of_engine())
+    operators = set().union(*FAMILIES.values())
+    for name, case in LARGE.items():
+        if name.split("-")[0] in operators:
+            bind_model(tflm.Model(case()[0]), bind)
 
 
 def in_a_process(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
