@@ -338,8 +338,8 @@ def test_the_package_needs_only_numpy_and_flatbuffers() -> None:
     model = str(ROOT / "examples" / "hello_world" / "hello_world_int8.tflite")
     answer = subprocess.check_output([sys.executable, "-I", "-c", RUNS_A_MODEL, model], text=True)
     loaded = set(answer.split())
-    assert {"tflm", "numpy", "flatbuffers"} <= loaded
-    assert loaded - sys.stdlib_module_names == {"tflm", "numpy", "flatbuffers"}
+    assert {"tflm", "numpy"} <= loaded
+    assert loaded - sys.stdlib_module_names <= {"tflm", "numpy", "flatbuffers"}
 
 
 def test_the_page_needs_nothing_of_the_command() -> None:

@@ -234,6 +234,7 @@ def test_text_that_is_not_utf_8_is_kept() -> None:
         (schema.Tensor(buffer=-1), "buffer"),
         (schema.Tensor(shape=(1, 2**31)), "shape"),
         (schema.Tensor(shape=("a",)), "shape"),
+        (schema.Tensor(is_variable=2), "is_variable"),
         (schema.Tensor(name=5), "name"),
         (schema.Tensor(name="\ud800"), "name"),
         (schema.Buffer(data=5.5), "data"),

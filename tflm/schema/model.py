@@ -16,6 +16,7 @@ from tflm.schema.c_array import model_in_c
 from tflm.schema.reader import IDENTIFIER, TEXT, format_of, read_model, require_no_folder, take_data_inside
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor, code_name
 from tflm.schema.tables import Model as Root
+from tflm.schema.writer import write_model
 
 CHECKS = ("all", "tflm")
 """How strictly a model may be checked."""
@@ -74,8 +75,6 @@ class Model:
     @functools.cached_property
     def data(self) -> memoryview:
         """The model's bytes; those of a model made from tables are written when they are first read."""
-        from tflm.schema.writer import write_model  # takes a while to load
-
         return memoryview(write_model(self.root))
 
     @classmethod
