@@ -19,6 +19,8 @@ from test_cli import run
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.checkout import Checkout
+from tflm.application.gate import models_from
 from tflm.cli.app import app
 from tflm.report import NUMBER, TEXT, Table
 from tflm.schema import BuiltinOperator, TensorType
@@ -161,6 +163,7 @@ def test_a_budget_is_kept_to_the_byte(left: int) -> None:
     assert printed["fits"] is printed["models"][0]["fits"] is (left >= 0)
     assert printed["budget_bytes"] == int(budget)
     assert f" {abs(left)} bytes" in printed["models"][0]["verdict"]
+    assert bool(printed["models"][0]["advice"]) is (left < 0)
 
 
 def test_all_models_must_pass(tmp_path: Path) -> None:
@@ -198,8 +201,10 @@ def test_the_base_is_measured_on_the_same_machine(repository: Path) -> None:
 def test_a_board_and_a_budget_both_count() -> None:
     measured = gated(INT8_MODEL, "--board", "nano33ble")["size"]["minimum_arena_bytes"]
     for budget, status in ((measured, 0), (measured - 1, 1), (1 << 20, 0)):
-        arguments = ["gate", str(INT8_MODEL), "--board", "nano33ble", "--budget", str(budget)]
-        assert CliRunner().invoke(app, arguments).exit_code == status
+        arguments = ["gate", str(INT8_MODEL), "--board", "nano33ble", "--budget", str(budget), "--json"]
+        answer = CliRunner().invoke(app, arguments)
+        assert answer.exit_code == status
+        assert bool(json.loads(answer.stdout)["models"][0]["advice"]) is bool(status)
 
 
 def test_a_board_is_a_budget(repository: Path, tmp_path: Path) -> None:
@@ -462,6 +467,21 @@ def test_the_hook_takes_the_files_that_it_is_given() -> None:
 
 def test_a_pattern_without_files_is_an_error(tmp_path: Path) -> None:
     assert "*.tflite: no files match" in CliRunner().invoke(app, ["gate", str(tmp_path / "*.tflite")]).stderr
+
+
+def test_two_asterisks_stand_for_all_folders(tmp_path: Path) -> None:
+    files = [tmp_path / "a.tflite", tmp_path / "b" / "c" / "d.tflite"]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert models_from([str(tmp_path / "**" / "*.tflite"), str(files[0])]) == files
+
+
+def test_a_checkout_within_another_is_the_inner_one(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "inner"):
+        (folder / ".git").mkdir(parents=True)
+    assert Checkout(tmp_path / "inner" / "models" / "m.tflite").top == (tmp_path / "inner").resolve()
+    assert Checkout(tmp_path / "models" / "m.tflite").top == tmp_path.resolve()
 
 
 def test_names_stay_text_in_markdown() -> None:

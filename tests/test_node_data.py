@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from example_models import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm
-from tflm.application.node_data import _graph_id, _key
+from tflm.application.node_data import _graph_id, _key, arena_figures
 from tflm.cli.app import app
 from tflm.schema import BuiltinOperator, TensorType
 
@@ -131,3 +132,20 @@ def test_a_graph_has_its_name_or_that_of_its_signature_or_its_number() -> None:
     model = tflm.Model(builder.build())
     assert [_graph_id(model, i) for i in range(4)] == ["main", "second", "named", "subgraph_3"]
     assert _key(model.subgraphs[0], 0) == "0"
+
+
+def test_a_name_of_several_tensors_is_no_key() -> None:
+    main = tflm.Model(chain(["0", "a", "a", "1", "b"])).subgraphs[0]
+    assert [_key(main, i) for i in range(4)] == [None, None, "2", "3"]
+
+
+def test_an_operator_that_runs_at_several_steps_has_its_largest_values() -> None:
+    """Also if that is not the last one. Buffers without use are not alive."""
+    uses = [(48, 0, 0), (64, 1, 2), (32, 2, 2), (16, 3, 3), (128, -1, -1)]
+    buffers = [SimpleNamespace(first_use=a, last_use=b, bytes=size, size=size, offset=0) for size, a, b in uses]
+    places = [(0, None), (0, 0), (1, 0), (1, 0)]
+    measured: Any = SimpleNamespace(buffers=buffers, places=places)
+    assert arena_figures(measured) == {
+        "bytes alive": {(0, 0): 64, (1, 0): 64},
+        "own bytes": {(0, 0): 64, (1, 0): 32},
+    }
