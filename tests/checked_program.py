@@ -70,7 +70,14 @@ FEED = """void *rows = malloc(count);
         free(rows);"""
 
 
-HOST = ("cc", "-std=c99", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = (
+    *("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    *("-fsanitize-undefined-trap-on-error", "-Wno-deprecated"),
+)
+"""Flags with which undefined behaviour ends a program. Without the last two, which take a third off the time of a
+compiler, the program says what it was, and where."""
+
+HOST = ("cc", "-std=c99", *SANITIZERS)
 """The compiler of this machine, with its flags."""
 
 

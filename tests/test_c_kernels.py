@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from c_library import in_c
+from checked_program import SANITIZERS
 from differential import assert_close
 from differential import run as run_model
 from outcomes import count
@@ -499,7 +500,7 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
     """Return the command that runs a program with "calls" and "results", on an emulated Cortex-M or with this machine's
     sanitizers."""
     if not processor.startswith("cortex"):
-        flags = [*processor.split(), "-fsanitize=address,undefined", "-fno-sanitize-recover"]
+        flags = [*processor.split(), *SANITIZERS]
         return [built(source, folder, *flags), "calls", "results"]
     processor, *options = processor.split()
     if None in [shutil.which(tool) for tool in ("arm-none-eabi-gcc", "qemu-system-arm")]:

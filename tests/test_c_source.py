@@ -15,6 +15,7 @@ import c_language
 import numpy as np
 import pytest
 from c_language import Line, on_line
+from checked_program import SANITIZERS
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
 from test_compile import EVERYTHING, WARNINGS
 
@@ -176,7 +177,7 @@ def results_of_c(
     kernels: list[Kernel], calls: Sequence[tuple[int, Any]], folder: Path
 ) -> Iterator[tuple[int, list[Any]]]:
     """The status of each call, and its arguments afterwards."""
-    path = built(program(kernels), folder, "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    path = built(program(kernels), folder, *SANITIZERS)
     encodings = [encoded(place, flat(kernels[place], values)) for place, values in calls]
     (folder / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(encodings))
     done = subprocess.run([path, "calls", "results"], cwd=folder, capture_output=True, text=True, check=False)

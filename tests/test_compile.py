@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checked_program import needs_compiler
+from checked_program import SANITIZERS, needs_compiler
 from compiled_emulation import Emulator
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
@@ -49,7 +49,6 @@ WARNINGS = (
     *("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"),
     *("-Wconversion", "-Wshadow", "-Wundef", "-Wswitch-default"),
 )
-SANITIZERS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 OPTIMIZATIONS = ("-O0", "-O2", "-Os", "-O3") if EVERYTHING else ("-O2",)
 FRAMES = ("-fomit-frame-pointer", "-fno-omit-frame-pointer") if EVERYTHING else ("-fomit-frame-pointer",)
 """A frame pointer takes a register from the loops in assembly."""
