@@ -35,6 +35,8 @@ from tflm.c.program import Pointer, Table
 from tflm.c.sizes import library_stacks
 from tflm.cli.app import app
 from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier, quantize_multiplier
+from tflm.libraries import library_for
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.calls import RamBuffer
 from tflm.schema import (
     ActivationFunctionType,
@@ -186,6 +188,22 @@ def lstm(batches: int, units: int = 5, zero_point: int = 0, activation: str = "T
     main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, tensors, [y], options)
     main.output(y)
     return tflm.Model(builder.build())
+
+
+def test_an_lstm_that_loses_its_state_leaves_the_variables_as_they_are() -> None:
+    model, target = lstm(1), by_name("cortex-m4")
+    kernels = library_for("cmsis-nn", target)
+    interpreter = ready_interpreter(model, target=target, kernels=kernels, preserve_all_tensors=True, delegates=[])
+    places = [i for i, tensor in enumerate(model.subgraphs[0].tensors or []) if tensor.is_variable]
+    outputs = []
+    for value in (5, 9):
+        for i in places:
+            interpreter.get_tensor(i).data[...] = value
+        interpreter.input(0).data[...] = 7
+        interpreter.invoke()
+        outputs.append(interpreter.output(0).data.tolist())
+        assert [set(interpreter.get_tensor(i).data.flat) for i in places] == [{value}] * 2
+    assert outputs[0] == outputs[1]
 
 
 CALLS = {
