@@ -391,6 +391,18 @@ def test_a_no_op_is_left_out_and_the_model_keeps_its_outputs(operators: str, out
     assert ", ".join(left) == expected
 
 
+def test_a_no_op_after_an_operator_with_state_is_left_out() -> None:
+    main = tflm.ModelBuilder().subgraph()
+    handle = main.input("handle", (), TensorType.RESOURCE)
+    a, y = (main.tensor(name, (1, 4), TensorType.FLOAT32) for name in "ay")
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [a])
+    main.operator(BuiltinOperator.RESHAPE, [a], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    assert drop_operators_to_no_effect(graph) == 1
+    assert [(operator.inputs, operator.outputs) for operator in graph.operators] == [((handle,), (y,))]
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [("another operator", ["ABS", "ABS"]), ("more operators", ["ABS", "NEG"]), ("a higher peak", ["ABS", "NEG"])],
