@@ -81,8 +81,7 @@ class StageEstimate:
         self._row_bytes = {t: graph.tensor_bytes(t) // graph.shape(t)[stage.axis] for t in {*stage.inputs, *made}}
         self._rows = {t: graph.shape(t)[stage.axis] for t in {*stage.inputs, *made}}
         self._macs_per_row = {
-            i: costs.macs[i] // max(graph.shape((graph.operators[i].outputs or ())[0])[stage.axis], 1)
-            for i in range(stage.first, stage.end)
+            i: costs.macs[i] // self._rows[(graph.operators[i].outputs or ())[0]] for i in range(stage.first, stage.end)
         }
         self._whole_tail = sum(costs.tail[stage.first : stage.end])
         self._whole_macs = sum(costs.macs[stage.first : stage.end])
