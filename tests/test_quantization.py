@@ -32,6 +32,7 @@ from tflm.quantization.recipe import Range, Recipe, calibrated
 from tflm.quantization.repairs import _requantized, finished, prepared, with_fitting_biases
 from tflm.schema import (
     BuiltinOperator,
+    Conv2DOptions,
     FullyConnectedOptions,
     ModelBuilder,
     QuantizeOptions,
@@ -232,6 +233,21 @@ def test_weights_stored_as_float16_become_float32() -> None:
     content = model.constant(weights)
     assert content is not None
     np.testing.assert_array_equal(np.frombuffer(content, np.float32), np.arange(32, dtype=np.float32))
+
+
+@pytest.mark.parametrize("given", [2, 3], ids=["left out", "absent"])
+def test_a_convolution_without_a_bias_gets_a_zero_for_each_channel(given: int) -> None:
+    main = (builder := ModelBuilder()).subgraph()
+    x, y = main.input("x", (1, 4, 5, 2), TensorType.FLOAT32), main.tensor("y", (1, 4, 5, 3), TensorType.FLOAT32)
+    weights = main.constant("weights", np.ones((3, 1, 1, 2), np.float32))
+    main.operator(BuiltinOperator.CONV_2D, [x, weights, -1][:given], [y], Conv2DOptions(stride_w=1, stride_h=1))
+    main.output(y)
+    model = tflm.Model(prepared(tflm.Model(builder.build())))
+    (operator,) = model.subgraphs[0].operators or ()
+    bias = (model.subgraphs[0].tensors or [])[(operator.inputs or ())[2]]
+    content = model.constant(bias)
+    assert content is not None
+    assert np.frombuffer(content, np.float32).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("float_io", [False, True])
