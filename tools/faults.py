@@ -62,6 +62,8 @@ CASES_OF_A_TEST = 2
 READ_DECLARATIONS = (
     "tests/test_public_defaults.py::test_limits_and_defaults_are_the_recorded_ones",
     "tests/test_public_defaults.py::test_public_functions_have_the_recorded_defaults",
+    "tests/test_schema.py::test_fields_have_the_defaults_of_the_schema",
+    "tests/test_schema.py::test_enumerations_have_the_numbers_of_the_schema",
 )
 """Tests of what functions do without being told, which run none of them."""
 
