@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -233,9 +233,10 @@ def window_sums(
 LAYERS = "CONV_2D", "DEPTHWISE_CONV_2D"
 
 
-@pytest.fixture(params=LAYERS, scope="module")
-def cases(request: pytest.FixtureRequest) -> list[Case]:
-    by_channel = request.param == "DEPTHWISE_CONV_2D"
+@cache
+def cases_of(operator: str) -> list[Case]:
+    """Random layers of an operator, and those with the smallest images and the largest sums."""
+    by_channel = operator == "DEPTHWISE_CONV_2D"
     rng = np.random.default_rng([30, by_channel])
     cases = [random_case(rng, by_channel=by_channel) for _ in range(CASES)]
     cases += edge_cases(rng, by_channel=by_channel)
@@ -268,9 +269,10 @@ def distances_of(case: Case) -> Iterator[int]:
     return (distance for distance in distances if distance % case.x.itemsize == 0)
 
 
-def test_outputs_can_overlap_inputs_as_declared(cases: list[Case]) -> None:
+@pytest.mark.parametrize("operator", LAYERS)
+def test_outputs_can_overlap_inputs_as_declared(operator: str) -> None:
     bound = []
-    for case in cases:
+    for case in cases_of(operator):
         for distance in distances_of(case):
             memory = np.zeros(max(case.y.nbytes, distance + case.x.nbytes) + max(-distance, 0), np.uint8)
             x_start, y_start = max(distance, 0), max(-distance, 0)
@@ -514,39 +516,41 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
     return ["qemu-system-arm", "-M", machine, "-nographic", "-semihosting-config", host, "-kernel", "kernels"]
 
 
-@pytest.fixture(scope="module")
-def calls(cases: list[Case], dense_cases: list[DenseCase]) -> tuple[list[tuple[Array, Step]], str, bytes]:
-    """Return each layer's results and step, a program with their kernels, and its input."""
+@cache
+def steps_of(operator: str) -> list[tuple[Array, Step]]:
+    """Return the results and the step of each layer of an operator that kernels take."""
+    cases = cases_of(operator)
     found = [(case.expected, step) for case in cases for step in case.bind(case.x, case.y) or ()]
     assert len(found) > 0.8 * len(cases)
-    found += [(case.expected, step) for case in dense_cases for step in case.steps]
-    kernels = list(dict.fromkeys(step.kernel for _, step in found))
-    encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in found]
-    return found, program(kernels), struct.pack("<q", len(found)) + b"".join(encodings)
+    return found
 
 
 AS_CORTEX_M0PLUS = "-DLONG_MULTIPLY=0 -DHIGH_MULTIPLY=0"
-PROCESSORS = [
-    *("", AS_CORTEX_M0PLUS, "cortex-m55 -O2"),
-    *(f"cortex-{core} -O{level}" for core in ("m3", "m4", "m0plus") for level in (1, 2)),
+ALL_LAYERS = " ".join(LAYERS)
+PROGRAMS = [
+    *itertools.product([ALL_LAYERS], ("", AS_CORTEX_M0PLUS, "cortex-m55 -O2")),
+    *itertools.product(LAYERS, (f"cortex-{core} -O{level}" for core in ("m3", "m4", "m0plus") for level in (1, 2))),
 ]
+"""Layers whose kernels are compiled together, with those of dense layers, and the processor."""
+
 OFTEN = [
-    *itertools.product(LAYERS, ("", "cortex-m55 -O2")),
+    *((ALL_LAYERS, processor) for processor in ("", "cortex-m55 -O2")),
     ("CONV_2D", "cortex-m4 -O1"),
     ("DEPTHWISE_CONV_2D", "cortex-m0plus -O1"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("cases", "processor"), some(itertools.product(LAYERS, PROCESSORS), *OFTEN), indirect=["cases"]
-)
+@pytest.mark.parametrize(("layers", "processor"), some(PROGRAMS, *OFTEN))
 def test_layers_have_the_sums_of_their_products(
-    calls: tuple[list[tuple[Array, Step]], str, bytes], tmp_path: Path, processor: str
+    dense_cases: list[DenseCase], tmp_path: Path, layers: str, processor: str
 ) -> None:
     """Without undefined behaviour, and without a byte outside of the arrays; with and without assembly."""
-    steps, source, encodings = calls
-    command = command_on(processor, source, tmp_path)
-    (tmp_path / "calls").write_bytes(encodings)
+    steps = [(case.expected, step) for case in dense_cases for step in case.steps]
+    steps += itertools.chain.from_iterable(map(steps_of, layers.split()))
+    kernels = list(dict.fromkeys(step.kernel for _, step in steps))
+    encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in steps]
+    command = command_on(processor, program(kernels), tmp_path)
+    (tmp_path / "calls").write_bytes(struct.pack("<q", len(steps)) + b"".join(encodings))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     results = memoryview((tmp_path / "results").read_bytes())
