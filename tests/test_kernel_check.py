@@ -36,7 +36,7 @@ VARIABLE_FAULTS = {
 
 @pytest.mark.parametrize("name", VARIABLE_FAULTS)
 def test_faults_in_kernels_of_variables_are_found(name: str) -> None:
-    with pytest.raises(CheckFailed):
+    with pytest.raises(CheckFailed, match=rf"(?m)^{name}: v0 x FLOAT32 \[\d+\], v0 handle RESOURCE \[1\]"):
         check_kernel(replace(REGISTRATIONS[name], bind=VARIABLE_FAULTS[name]), max_examples=40)
 
 
