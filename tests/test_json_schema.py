@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "sources" / "lib/tensorflow/lite/micro/c.cc").write_bytes(test_firmware_tree.TEXTS["c"][2])
     (path / "sources" / "CMakeLists.txt").write_text("-DTF_LITE_STATIC_MEMORY")
     (path / "sources" / "dependencies.lock").write_text(test_firmware_tree.LOCK)
-    np.save(path / "window.npy", np.ones((1, 16, 16, 2), np.int8))
+    np.save(path / "window.npy", np.ones((1, 8, 8, 2), np.int8))
     (path / "old.txt").write_text(OLD_LOG)
     (path / "state.tflite").write_bytes(test_device.model_with_state().data)
     for name, wrong in (("device", ""), ("wrong", "1")):
@@ -94,14 +94,14 @@ def _wide_model() -> bytes:
     """Convolutions that are wider than what goes in and out: a smaller plan and a tiling are found."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    tensors = [main.input("x", (1, 16, 16, 2), TensorType.INT8, tflm.quantized(0.5))]
+    tensors = [main.input("x", (1, 8, 8, 2), TensorType.INT8, tflm.quantized(0.5))]
     for i, (before, channels) in enumerate([(2, 32), (32, 2)]):
         weights = np.ones((channels, 1, 1, before), np.int8)
         kernel = main.constant(f"w{i}", weights, quantization=tflm.quantized(0.5))
-        tensors.append(main.tensor(f"t{i}", (1, 16, 16, channels), TensorType.INT8, tflm.quantized(0.5)))
+        tensors.append(main.tensor(f"t{i}", (1, 8, 8, channels), TensorType.INT8, tflm.quantized(0.5)))
         options = Conv2DOptions(stride_w=1, stride_h=1, fused_activation_function=ActivationFunctionType.NONE)
         main.operator(BuiltinOperator.CONV_2D, [tensors[i], kernel, -1], [tensors[-1]], options)
-    main.output(main.tensor("y", (1, 16, 16, 2), TensorType.INT8, tflm.quantized(0.5)))
+    main.output(main.tensor("y", (1, 8, 8, 2), TensorType.INT8, tflm.quantized(0.5)))
     main.operator(BuiltinOperator.RELU, [tensors[-1]], [len(tensors) + 2])
     return builder.build()
 
@@ -170,7 +170,7 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "flash --map": [f"flash {INT8} --board STM32F405 --map firmware.map"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
-    "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
+    "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 2K", f"gate {INT8} --board nano33ble"],
     "inspect": [f"inspect {INT8}", "inspect flex.tflite", "inspect counter.tflite", "inspect image.tflite"],
     "inspect --check": ["inspect odd.tflite --check"],
     "plan": [

@@ -175,7 +175,7 @@ OWN = {
         *(f"--compiled --kernels cmsis-nn | {part}" for part in ("--target cortex-m4", "--board nrf52dk")),
         "--project none --board nano33ble",
     ),
-    "fit": ("--ram 6K | --time-limit 0", "--macs unknown", "--hop 2", "--reserve 60K", "--short", "--output fitted"),
+    "fit": ("--ram 6K | --time-limit 0", "--macs unknown", "--hop 2", "--reserve 62K", "--short", "--output fitted"),
     "flash": (
         "--board pico --map firmware.map | --reserve 300K",
         "--build unknown",
