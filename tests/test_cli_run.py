@@ -16,7 +16,7 @@ from test_cli import figures, refusal, run
 import tflm
 from tflm.application.comparison import difference, first_beyond
 from tflm.application.errors import OptionError, RequestError
-from tflm.application.models import bytes_from
+from tflm.application.models import bytes_from, share_from, title_of, with_shapes
 from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs
 from tflm.application.stream_run import _filling, curves, stream_report
 from tflm.schema import BuiltinOperator, Padding, TensorType
@@ -199,6 +199,32 @@ def test_sizes_are_bytes_or_counted_in_k_and_m(text: str, size: int | None) -> N
             bytes_from(text)
     else:
         assert bytes_from(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("0", 0), ("0.25", 0.25), ("25%", 0.25), ("300%", 3), ("-1%", None), ("inf", None), ("nan", None), ("%", None)],
+)
+def test_shares_are_fractions_or_percentages(text: str, share: float | None) -> None:
+    if share is None:
+        with pytest.raises(OptionError, match="invalid share"):
+            share_from(text)
+    else:
+        assert share_from(text) == share
+
+
+def test_shapes_are_lists_of_sizes(tmp_path: Path) -> None:
+    model = tflm.Model.from_file(write_sum(tmp_path / "m.tflite", "x", shape=(1, 3)))
+    for texts in (["x=1,3"], ["x = [1, 3]"], ["x_in=1,3"]):
+        assert with_shapes(model, texts).subgraphs[0].tensors[0].shape == (1, 3)
+    assert with_shapes(model, None) is with_shapes(model, []) is model
+    for text in ("x", "x=", "x=1;3", "y=1,3"):
+        with pytest.raises(OptionError):
+            with_shapes(model, [text])
+
+
+def test_reports_have_the_name_of_the_file_as_their_title() -> None:
+    assert [title_of(Path(path)) for path in ("models/a.tflite", "-")] == ["a.tflite", "standard input"]
 
 
 def test_outputs_are_written_in_the_form_of_the_suffix(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,16 @@ from typer.main import get_command
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.fit import fit_report
-from tflm.application.hand_over import continue_with, other_build
+from tflm.application.hand_over import _is_better, continue_with, other_build
 from tflm.application.machine import Machine, MachineOptions
-from tflm.application.memories import MemoryUse, board_uses, memories_from, memories_table
+from tflm.application.memories import (
+    MemoryUse,
+    board_uses,
+    head_limit,
+    memories_from,
+    memories_table,
+    split_of,
+)
 from tflm.boards import Bank, Board, by_name
 from tflm.cli.app import app
 from tflm.firmware.board_fit import Split, board_fit
@@ -105,8 +113,10 @@ def test_a_plan_says_what_head_and_tail_take_of_their_memories(missing: int) -> 
 
 @pytest.mark.parametrize(("memory_bytes", "left"), [(1234, "0"), (1233, "no, 1 missing"), (1235, "1"), (None, "")])
 def test_a_part_may_take_its_memory_to_the_last_byte(memory_bytes: int | None, left: str) -> None:
-    table = memories_table([MemoryUse("arena", "sram", 1234, memory_bytes, 0, 0)])
-    assert dict(zip(table.columns, table.rows[0], strict=True))["left"] == left
+    memory = None if memory_bytes is None else "sram"
+    table = memories_table([MemoryUse("arena", memory, 1234, memory_bytes, 0, 0)])
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["memory"], row["left"]) == (memory or "does not fit", left)
 
 
 def test_one_arena_and_two_are_not_asked_for_together() -> None:
@@ -146,17 +156,21 @@ def test_the_head_goes_to_the_chip_and_the_tail_outside_before_everything_does()
 
 def test_static_ram_and_stack_have_room_beside_the_tail_or_else_beside_the_head() -> None:
     head, tail = ARENAS.head_arena_bytes, ARENAS.tail_arena_bytes
-    for sizes, missing in (
-        ((head, tail + BESIDE.bytes), []),
-        ((head + BESIDE.bytes, tail), []),
-        ((head, tail + BESIDE.bytes - 1), [("A", BESIDE.bytes)]),
-        ((head - 1, tail + BESIDE.bytes), [("A", 1)]),
-        ((head + BESIDE.bytes, tail - 1), [("B", 1)]),
+    for sizes, room, missing in (
+        ((head, tail + BESIDE.bytes), head, []),
+        ((head + BESIDE.bytes, tail), head, []),
+        ((head, tail + BESIDE.bytes - 1), head - BESIDE.bytes, [("A", BESIDE.bytes)]),
+        ((head - 1, tail + BESIDE.bytes), head - 1, [("A", 1)]),
+        ((head + BESIDE.bytes, tail - 1), head, [("B", 1)]),
     ):
         where = board(A=sizes[0], B=sizes[1])
         fit = board_fit(MODEL, where, split=Split(*where.ram))
         assert [(bank.name, size) for bank, size in fit.missing] == missing
         assert fit.fits == (not missing)
+        machine, memories = Machine(where.target, fit.measured.kernels, where), memories_from("A", "B", where)
+        assert head_limit(MODEL, machine, memories) == room
+        assert head_limit(MODEL, machine._replace(board=None), memories) == sizes[0]
+        assert head_limit(MODEL, machine, None) is head_limit(MODEL, machine._replace(board=None), None) is None
         assert all(f"B {name} ({size:,} missing)" in board_verdict(fit) for name, size in missing)
 
 
@@ -171,7 +185,12 @@ def test_static_ram_and_stack_have_room_beside_the_tail_or_else_beside_the_head(
 )
 def test_memories_are_sizes_or_names_of_the_board(head: str | None, tail: str | None, expected: Any) -> None:
     where = board(**{"DTCM": 1024, "AXI SRAM": 4096})
-    assert memories_from(head, tail, where) == expected
+    found = memories_from(head, tail, where)
+    assert found == expected
+    assert split_of(found, where) == Split(*(Bank(*memory) for memory in expected))
+    assert split_of(found, None) is split_of(None, where) is None
+    one = replace(where, ram=where.ram[:1])
+    assert split_of(memories_from("DTCM", None, one), one) == Split(where.ram[0], Bank("another memory", 0))
 
 
 def test_memories_without_a_board_need_a_size() -> None:
@@ -208,7 +227,7 @@ def test_traffic_is_what_the_operators_read_and_write() -> None:
     assert moved.tail_written_bytes == 0
 
 
-def test_variables_are_read_and_written_in_the_tail() -> None:
+def test_variables_are_read_and_written_in_the_tail(corpus: Path) -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 2), TensorType.FLOAT32)
@@ -224,6 +243,13 @@ def test_variables_are_read_and_written_in_the_tail() -> None:
     moved = traffic(model, replace(measured, buffers=[], records={}))
     assert moved.tail_read_bytes == moved.tail_written_bytes == 12
     assert moved.flash_read_bytes == 4 * (6 + 9 + 3)
+    model = tflm.Model.from_file(corpus / "models" / "trained_lstm.tflite")
+    fit = board_fit(model, board(RAM=1 << 18))
+    moved = traffic(model, fit.measured)
+    arena, file = board_uses(model, fit)
+    assert arena.read_bytes == moved.head_read_bytes + moved.tail_read_bytes
+    assert arena.written_bytes == moved.head_written_bytes + moved.tail_written_bytes > moved.head_written_bytes
+    assert (file.read_bytes, file.written_bytes) == (moved.flash_read_bytes, 0)
 
 
 # --- Commands --------------------------------------------------------------------------------------------------------
@@ -313,6 +339,21 @@ def test_tile_reports_the_memories_of_head_and_tail_and_writes_what_fits(path: P
     output.unlink()
     assert "do not fit" in refusal("tile", path, *options, "--head-ram", "1K")
     assert not output.exists()
+
+
+def test_a_build_is_better_that_fits_or_fits_the_chip_or_takes_less_than_half() -> None:
+    def fit(arena: int, fits_ram: bool, on_chip: bool) -> Any:
+        return SimpleNamespace(fits_ram=fits_ram, on_chip=on_chip, measured=SimpleNamespace(minimum_arena_bytes=arena))
+
+    for is_on_chip in (False, True):
+        for small, large, is_better in ((499, 1000, True), (500, 1000, False)):
+            for fits in (False, True):
+                assert _is_better(fit(small, fits, is_on_chip), fit(large, fits, is_on_chip)) == is_better
+        assert _is_better(fit(1000, True, is_on_chip), fit(1, False, True))
+        assert not _is_better(fit(1, False, is_on_chip), fit(1000, True, True))
+    assert _is_better(fit(1000, True, True), fit(1, True, False))
+    assert not _is_better(fit(1, True, False), fit(1000, True, True))
+    assert not _is_better(fit(1000, False, True), fit(1000, False, False))
 
 
 def test_another_build_that_needs_much_less_is_named() -> None:

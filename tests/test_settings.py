@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
-from tflm.application.settings import KEYS, settings
+from tflm.application.settings import KEYS, settings, smallest_budget
 from tflm.cli.app import NAMES, app
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
@@ -186,6 +186,10 @@ def test_settings_are_those_of_the_nearest_folder(project: Path) -> None:
     assert settings(inner / "most").values == {"board": "pico"}
     (inner / "pyproject.toml").write_text("[tool.tflm]\nboard = 'pico2'")
     assert settings(inner / "most").values == {"board": "pico2"}
+    (inner / "pyproject.toml").write_text("[tool.tflm")
+    assert settings(inner / "most").values == {"board": "pico"}
+    (inner / "pyproject.toml").write_text("[tool.tflm]\ntarget = 'cortex-m4'")
+    assert settings(inner / "most").values == {"target": "cortex-m4"}
     (inner / "tflm.toml").write_text("kernels = 'reference'")
     assert settings(inner / "most").values == {"kernels": "reference"}
     assert settings(inner / "most").path == inner / "tflm.toml"
@@ -208,8 +212,11 @@ def test_budgets_are_by_path_or_name_and_the_first_that_matches_counts(project: 
     budgets = '"models/*.tflite" = "64K"\n"wake*" = 512\n"*" = "1M"\n'
     (project / "tflm.toml").write_text(f"[budgets]\n{budgets}")
     found = settings(project)
-    sizes = [found.budget_of(project / name) for name in ("models/wake.tflite", "wake.tflite", "other.tflite")]
+    models = [project / name for name in ("models/wake.tflite", "wake.tflite", "other.tflite")]
+    sizes = [found.budget_of(model) for model in models]
     assert sizes == [64 << 10, 512, 1 << 20]
+    with _in_folder(project):
+        assert smallest_budget(models) == 512
     (project / "tflm.toml").write_text('board = "nrf52840dk"\n[budgets]\n"model.*" = "1K"\n')
     status, said, _ = tflm(project, "gate", "model.tflite")
     assert status == 1
