@@ -212,6 +212,16 @@ class FlashData:
         )  # a resolver has a capacity of at least one
         return Sizes(total.code + total.data + resolver, total.data, total.bss + static)
 
+    def flash_alone(self, operator: str) -> float:
+        """Flash of a firmware with this operator only, in bytes."""
+        if operator not in self._alone:
+            self._alone[operator] = self.sizes([operator]).flash
+        return self._alone[operator]
+
+    @cached_property
+    def _alone(self) -> dict[str, float]:
+        return {}
+
     def stack_bytes(self, operators: Iterable[str]) -> int | None:
         """A bound of the stack from reset on, with these operators; None where the data has none.
 
@@ -583,8 +593,9 @@ def _ratios(base: FlashData, other: FlashData, names: Sequence[str]) -> list[flo
     """Size ratios of the other build: for each common operator, for all of these, and for all operators."""
     common = base.places.keys() & other.places.keys()
     alike = sorted(common.intersection(names))
-    sets = [[name] for name in alike or sorted(common)] + [alike] * bool(alike) + [sorted(common)]
-    return [other.sizes(each).flash / base.sizes(each).flash for each in sets]
+    alone = [other.flash_alone(name) / base.flash_alone(name) for name in alike or sorted(common)]
+    sets = [alike] * bool(alike) + [sorted(common)]
+    return alone + [other.sizes(each).flash / base.sizes(each).flash for each in sets]
 
 
 ESP_NN_BYTES = 96 << 10
