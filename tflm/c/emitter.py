@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from string import Template
 from typing import NamedTuple
 
@@ -56,8 +56,10 @@ MEMORY_FUNCTIONS = {
 <string.h>; such compilers emit calls of these functions themselves."""
 
 ONE_FLOAT, TWO_FLOATS = (*MATH_FUNCTIONS.values(), "fabs"), tuple(MATH_OF_TWO.values())
-MATH = re.compile(rf"\b(NAN|INFINITY|(?:{'|'.join((*ONE_FLOAT, *TWO_FLOATS))})f?(?=\())")
-"""Names of <math.h> that the code may use."""
+
+WORD = re.compile(r"[A-Za-z_]\w*\(?")
+"""Matches names, with the parenthesis behind those of functions. A pattern that began with a boundary would be tried at
+each digit of a table."""
 
 FILE = Template("""\
 /* $origin */
@@ -191,11 +193,12 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None) 
 
 def includes_of(code: str) -> str:
     """Return the includes and declarations of the C library that code needs."""
-    used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
+    words = set(WORD.findall(source.COMMENT.sub("", code)))
+    used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if f"{name}(" in words]
     headers = ["stdbool.h"] + ["stddef.h"] * bool(used)
     checks = ASSERT if "assert(" in code else []
     lines = [f"#include <{header}>" for header in headers] + used
-    return "".join(f"{line}\n" for line in [*lines, *checks, *_math_of(code)])
+    return "".join(f"{line}\n" for line in [*lines, *checks, *_math_of(words)])
 
 
 ASSERT = [
@@ -206,10 +209,14 @@ ASSERT = [
 """Lines that include or define `assert`; it does nothing in release builds and without a C library."""
 
 
-def _math_of(code: str) -> list[str]:
-    """Return lines that include <math.h>, or that declare the functions that the code uses if there is no such
-    header."""
-    names = sorted(set(MATH.findall(source.COMMENT.sub("", code))))
+def _math_of(words: Set[str]) -> list[str]:
+    """Return lines that include <math.h>, or that declare what is used of it if there is no such header.
+
+    Args:
+        words: the names in the code, as `WORD` matches them.
+    """
+    functions = (f"{name}{kind}" for name in (*ONE_FLOAT, *TWO_FLOATS) for kind in ("", "f"))
+    names = sorted({*(MATH_CONSTANTS.keys() & words), *(name for name in functions if f"{name}(" in words)})
     if not names:
         return []
     include = "#include <math.h>"
