@@ -38,15 +38,23 @@ def kernels_in(cache: Path) -> list[str]:
     return sorted(file.name for file in cache.iterdir() if "." in file.name)
 
 
+def copy_kernels(cache: Path, folder: Path, missing: str) -> None:
+    """Copy a cache without the kernels whose name contains a word."""
+    for file in cache.iterdir():
+        if missing not in file.name:
+            shutil.copy(file, folder)
+
+
+WARM = ("warm", INT8_MODEL, FLOAT_MODEL)
 RUN = ("run", INT8_MODEL, "--random", "7", "--steps", "9")
 RUN_FLOATS = ("run", FLOAT_MODEL, "--random", "7", "--steps", "9", "--json")
 
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return a cache with the model's kernels, and the command's output."""
+    """Return a cache with the kernels of both models, and the command's output."""
     cache = tmp_path_factory.mktemp("cache")
-    answer = command(cache, "warm", INT8_MODEL)
+    answer = command(cache, *WARM)
     assert answer.returncode == 0, answer.stderr
     return cache, answer.stdout
 
@@ -56,9 +64,10 @@ def by_numpy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return command(tmp_path_factory.mktemp("none"), *RUN, TFLM_COMPILED="0").stdout
 
 
-def test_kernels_that_could_not_be_kept_are_an_error(tmp_path: Path) -> None:
+def test_kernels_that_could_not_be_kept_are_an_error(warmed: tuple[Path, str], tmp_path: Path) -> None:
+    copy_kernels(warmed[0], tmp_path, "program")
     answer = subprocess.run(
-        [sys.executable, "-m", "tflm", "warm", INT8_MODEL],
+        [sys.executable, "-m", "tflm", *WARM],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
         env={**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)},
         capture_output=True,
@@ -66,7 +75,8 @@ def test_kernels_that_could_not_be_kept_are_an_error(tmp_path: Path) -> None:
         check=False,
     )
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert re.search(r"\d+ of \d+ kernels could not be kept in .*: is the disk full\?", answer.stderr), answer.stderr
+    expected = f"1 of {len(kernels_in(warmed[0]))} kernels could not be kept in {tmp_path}: is the disk full?"
+    assert expected in answer.stderr, answer.stderr
 
 
 def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str], by_numpy: str) -> None:
@@ -74,7 +84,7 @@ def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str]
     kernels = kernels_in(cache)
     size, compiled = r"[\d.]+ KiB", rf"compiled {len(kernels)} of them in [\d.]+ s"
     assert re.fullmatch(rf"{len(kernels)} kernels, {size}, in {re.escape(str(cache))}\n{compiled}\n", said)
-    again = command(cache, "warm", INT8_MODEL)
+    again = command(cache, *WARM)
     assert (again.stdout, again.stderr) == (said[: said.index("compiled")], "")
     answer = command(cache, *RUN)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, by_numpy, "")
@@ -85,21 +95,18 @@ def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str]
 def test_a_short_run_compiles_nothing_and_answers_the_same(
     missing: str, warmed: tuple[Path, str], by_numpy: str, tmp_path: Path
 ) -> None:
-    kept = [file for file in warmed[0].iterdir() if missing not in file.name]
-    for file in kept:
-        shutil.copy(file, tmp_path)
+    copy_kernels(warmed[0], tmp_path, missing)
     before = kernels_in(tmp_path)
     answer = command(tmp_path, *RUN)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, by_numpy, "")
     assert kernels_in(tmp_path) == before
 
 
-def test_a_short_run_computes_floats_with_numpy_whatever_is_cached(tmp_path: Path) -> None:
+def test_a_short_run_computes_floats_with_numpy_whatever_is_cached(warmed: tuple[Path, str], tmp_path: Path) -> None:
     expected = command(tmp_path, *RUN_FLOATS, TFLM_COMPILED="0").stdout
-    for _ in range(2):  # with an empty cache, then with all kernels
-        answer = command(tmp_path, *RUN_FLOATS)
+    for cache in (tmp_path, warmed[0]):  # an empty cache, and one with all kernels
+        answer = command(cache, *RUN_FLOATS)
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
-        command(tmp_path, "warm", FLOAT_MODEL)
 
 
 def kernels_of(models: Iterable[tflm.Model]) -> set[str]:
@@ -136,14 +143,17 @@ def test_long_runs_are_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    ("variable", "value", "message"),
     [
-        ({"TFLM_COMPILED": "0"}, "TFLM_COMPILED=0 turns the compiled engine off"),
-        ({"TFLM_CACHE_DIR": os.devnull}, "the folder of the cache cannot be written"),
+        ("TFLM_COMPILED", "0", "TFLM_COMPILED=0 turns the compiled engine off"),
+        ("TFLM_CACHE_DIR", os.devnull, "the folder of the cache cannot be written"),
     ],
     ids=["engine off", "no folder"],
 )
-def test_warming_says_why_nothing_is_cached(variables: dict[str, str], message: str, tmp_path: Path) -> None:
-    answer = command(tmp_path, "warm", INT8_MODEL, **variables)
-    assert answer.returncode == 1
-    assert message in answer.stderr
+def test_warming_says_why_nothing_is_cached(
+    variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(cached_files, "cache_folder", cached_files.cache_folder.__wrapped__)
+    with pytest.raises(RequestError, match=message):
+        warm_cache([tflm.Model.from_file(INT8_MODEL)], silent)
