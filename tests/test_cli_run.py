@@ -275,6 +275,7 @@ def test_random_values_are_over_the_whole_type_or_16_bits_of_it() -> None:
         values = _random_values((1 << 20,), np.dtype(dtype), rng)
         assert values.dtype == dtype
         assert (values.min(), values.max()) == (low, high)
+        assert abs(values.mean() - (low + high) / 2) < (high - low) / 100
     for kind in (np.float32, np.complex64):
         values = _random_values((1 << 14,), np.dtype(kind), rng)
         assert values.dtype == kind

@@ -43,6 +43,7 @@ def answers(model: tflm.Model) -> list[np.ndarray[Any, Any]]:
 def test_a_model_that_fits_is_left_unchanged() -> None:
     found = tflm.fit(MODEL, board=M4)
     assert found.fits
+    assert (found.missing_bytes, found.in_external_ram, found.original) == (0, False, found.found)
     assert [step.name for step in found.steps] == ["as it is"]
     assert bytes(found.data) == bytes(MODEL.data)
     assert found.verdict.line.startswith("fits: ")
@@ -72,9 +73,10 @@ def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_sa
 
 @pytest.mark.parametrize("reserve", [0, 160_000])
 def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice(reserve: int) -> None:
-    where = board(("RAM", 4_096))
-    found = tflm.fit(MODEL, board=where, reserve=reserve)
-    assert not found.fits
+    where, told = board(("RAM", 4_096)), list[str]()
+    found = tflm.fit(MODEL, board=where, reserve=reserve, progress=told.append)
+    assert told[-2:] == ["other boards", "as C without an interpreter"]
+    assert not (found.fits or found.in_external_ram)
     assert found.missing_bytes > 0
     assert found.minimum_arena_bytes == min(step.minimum_arena_bytes or 0 for step in found.steps)
     assert {step.kernels for step in found.steps} == {"cmsis-nn", "cmsis-nn:size", "reference"}
