@@ -14,10 +14,10 @@ from image_graphs import Images
 from test_cli import figures, refusal, run
 
 import tflm
-from tflm.application.comparison import difference, first_beyond
+from tflm.application.comparison import difference, first_beyond, require_same_shapes
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
-from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs
+from tflm.application.running import Step, _abbreviated, _random_values, input_names, set_inputs, write_outputs
 from tflm.application.stream_run import _filling, curves, stream_report
 from tflm.schema import BuiltinOperator, Padding, TensorType
 
@@ -281,6 +281,28 @@ def test_random_values_are_over_the_whole_type_or_16_bits_of_it() -> None:
         assert values.dtype == kind
         assert abs(values.real).max() > 2
         assert len(np.unique(values.real)) > 1000
+
+
+def test_inputs_are_named_by_their_tensors_and_by_signatures_of_the_first_subgraph() -> None:
+    builder = tflm.ModelBuilder()
+    main, other = builder.subgraph(), builder.subgraph()
+    outer = [main.tensor("", (2,), TensorType.INT8), *(main.input(name, (2,), TensorType.INT8) for name in ("x", ""))]
+    inner = [other.input("inner", (2,), TensorType.INT8), other.input("more", (2,), TensorType.INT8)]
+    builder.signature("serve", {"no input": outer[0], "first": outer[1], "second": outer[2]}, {})
+    builder.signature("other", {"elsewhere": inner[1]}, {}, subgraph_index=1)
+    assert input_names(tflm.Model(builder.build())) == {"x": 0, "first": 0, "1": 1, "second": 1}
+
+
+def test_models_of_different_shapes_are_not_compared() -> None:
+    def probe(**sides: list[int]) -> Any:
+        return SimpleNamespace(**{side: [SimpleNamespace(dims=dims)] for side, dims in sides.items()})
+
+    one = probe(inputs=[1, 2], outputs=[1, 3])
+    require_same_shapes(one, probe(inputs=[1, 2], outputs=[1, 3]))
+    with pytest.raises(RequestError, match=r"different inputs: shapes \[\[1, 2\]\] and \[\[2, 2\]\]"):
+        require_same_shapes(one, probe(inputs=[2, 2], outputs=[1, 3]))
+    with pytest.raises(RequestError, match=r"different outputs: shapes \[\[1, 3\]\] and \[\[1, 4\]\]"):
+        require_same_shapes(one, probe(inputs=[1, 2], outputs=[1, 4]))
 
 
 def test_inputs_are_written_only_in_their_own_shape_and_type(tmp_path: Path) -> None:
