@@ -127,13 +127,42 @@ def test_a_kernel_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPat
         warm_cache([tflm.Model.from_file(INT8_MODEL)], silent)
 
 
-def test_common_layers_have_the_kernels_of_common_networks(corpus: Path) -> None:
-    common = kernels_of(common_models())
+@pytest.fixture(scope="module")
+def common_layers() -> list[tflm.Model]:
+    return list(common_models())
+
+
+def test_common_layers_have_the_kernels_of_common_networks(corpus: Path, common_layers: list[tflm.Model]) -> None:
+    common = kernels_of(common_layers)
     names = ("hello_world_int8", "micro_speech_quantized", "kws_ref_model", "person_detect", "pretrainedResnet_quant")
     networks = [tflm.Model.from_file(corpus / "models" / f"{name}.tflite") for name in names]
     assert kernels_of(networks) <= common
     recurrent = tflm.Model.from_file(corpus / "models" / "trained_lstm.tflite")
     assert any("recurrent" in name for name in kernels_of([recurrent]) - common)
+
+
+WITHOUT_INT16 = {"HARD_SWISH", "LEAKY_RELU", "RELU", "RELU6"}
+"""Operators that TFLM or the engine has for 8 bits and floats only."""
+
+CONVERSIONS = {"QUANTIZE", "DEQUANTIZE"}
+
+
+def test_common_layers_are_of_all_types(common_layers: list[tflm.Model]) -> None:
+    operators, sizes = {}, {}
+    for model in common_layers:
+        main = model.subgraphs[0]
+        name = main.tensors[main.inputs[0]].type.name
+        operators[name] = {model.operator_name(operator) for operator in main.operators}
+        dense = (each for each in main.operators if model.operator_name(each) == "FULLY_CONNECTED")
+        sizes[name] = {main.tensors[each.inputs[1]].shape for each in dense}
+    assert operators["INT8"] >= {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "SOFTMAX", "MEAN"}
+    assert operators["INT8"] >= {"AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "SUB", "MUL", "LOGISTIC", "TANH"}
+    assert operators["INT8"] >= {"RESHAPE", "PAD", "CONCATENATION", "TRANSPOSE", *WITHOUT_INT16, *CONVERSIONS}
+    assert operators["INT16"] == operators["INT8"] - WITHOUT_INT16
+    assert operators["FLOAT32"] == operators["INT8"] - CONVERSIONS - {"RESIZE_NEAREST_NEIGHBOR"}
+    assert sizes["INT8"] == sizes["INT16"] == sizes["FLOAT32"]
+    for units, channels in ((1024, (1, 2, 3, 4, 5, 6, 7, 8)), (16, (4, 8, 16, 24, 32, 48, 64))):
+        assert {shape[0] for shape in sizes["INT8"] if shape[1] == units} == set(channels)
 
 
 def test_long_runs_are_compiled() -> None:

@@ -40,6 +40,9 @@ CHANNELS = (4, 8, 16, 24, 32, 48, 64)
 CLASSES = range(1, 9)
 POSITIONS = (1, 2, 4, 5, 6, 8, 12, 15, 16, 24)
 
+ROW, MATRIX, IMAGE, HALF_IMAGE = (1, 32), (1, 4, 8), (1, 4, 4, 8), (1, 2, 2, 8)
+"""Shapes of layers for which any shape does."""
+
 RANGES = (
     (ActivationFunctionType.NONE, False),
     (ActivationFunctionType.RELU, False),
@@ -94,9 +97,9 @@ class _Layers:
         """Pooling, and means over an image."""
         options = Pool2DOptions(padding=Padding.VALID, stride_w=2, stride_h=2, filter_width=2, filter_height=2)
         for operator in (BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D):
-            self._add(operator, [self._input(1, 4, 4, 8)], (1, 2, 2, 8), options)
+            self._add(operator, [self._input(*IMAGE)], HALF_IMAGE, options)
         axes = self._constant(np.array([1, 2], np.int32))
-        self._add(BuiltinOperator.MEAN, [self._input(1, 4, 4, 8), axes], (1, 8), ReducerOptions())
+        self._add(BuiltinOperator.MEAN, [self._input(*IMAGE), axes], (1, 8), ReducerOptions())
 
     def add_element_wise(self) -> None:
         """Sums and products of two tensors, functions of one, and conversions to and from floats."""
@@ -106,36 +109,34 @@ class _Layers:
             (BuiltinOperator.MUL, MulOptions()),
         )
         for operator, options in pairs:
-            self._add(operator, [self._input(1, 32), self._input(1, 32)], (1, 32), options)
+            self._add(operator, [self._input(*ROW), self._input(*ROW)], ROW, options)
         for operator in UNARY:
             has_limits = operator in (BuiltinOperator.LOGISTIC, BuiltinOperator.TANH)
             if self.type != TensorType.INT16 or has_limits:
                 scale = self._scale_of_shares if has_limits else 0.05
-                self._add(operator, [self._input(1, 32)], (1, 32), scale=scale)
+                self._add(operator, [self._input(*ROW)], ROW, scale=scale)
         if self.type != TensorType.INT16:
-            self._add(BuiltinOperator.LEAKY_RELU, [self._input(1, 32)], (1, 32), LeakyReluOptions(alpha=0.1))
-        self._add(
-            BuiltinOperator.SOFTMAX, [self._input(1, 32)], (1, 32), SoftmaxOptions(beta=1.0), self._scale_of_shares
-        )
+            self._add(BuiltinOperator.LEAKY_RELU, [self._input(*ROW)], ROW, LeakyReluOptions(alpha=0.1))
+        self._add(BuiltinOperator.SOFTMAX, [self._input(*ROW)], ROW, SoftmaxOptions(beta=1.0), self._scale_of_shares)
         if self.type != TensorType.FLOAT32:
-            self._add(BuiltinOperator.QUANTIZE, [self._main.input("x", (1, 32), TensorType.FLOAT32)], (1, 32))
-            y = self._main.tensor("y", (1, 32), TensorType.FLOAT32)
-            self._main.operator(BuiltinOperator.DEQUANTIZE, [self._input(1, 32)], [y])
+            self._add(BuiltinOperator.QUANTIZE, [self._main.input("x", ROW, TensorType.FLOAT32)], ROW)
+            y = self._main.tensor("y", ROW, TensorType.FLOAT32)
+            self._main.operator(BuiltinOperator.DEQUANTIZE, [self._input(*ROW)], [y])
 
     def add_movement(self) -> None:
         """Copies."""
-        shape = self._constant(np.array([1, 32], np.int32))
-        self._add(BuiltinOperator.RESHAPE, [self._input(1, 4, 8), shape], (1, 32))
+        shape = self._constant(np.array(ROW, np.int32))
+        self._add(BuiltinOperator.RESHAPE, [self._input(*MATRIX), shape], ROW)
         borders = self._constant(np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32))
-        self._add(BuiltinOperator.PAD, [self._input(1, 4, 4, 8), borders], (1, 6, 6, 8))
-        parts = [self._input(1, 4, 8), self._input(1, 4, 8)]
+        self._add(BuiltinOperator.PAD, [self._input(*IMAGE), borders], (1, 6, 6, 8))
+        parts = [self._input(*MATRIX), self._input(*MATRIX)]
         self._add(BuiltinOperator.CONCATENATION, parts, (1, 4, 16), ConcatenationOptions(axis=2))
         order = self._constant(np.array([0, 2, 1], np.int32))
-        self._add(BuiltinOperator.TRANSPOSE, [self._input(1, 4, 8), order], (1, 8, 4))
+        self._add(BuiltinOperator.TRANSPOSE, [self._input(*MATRIX), order], (1, 8, 4))
         size = self._constant(np.array([8, 8], np.int32))
         resize = BuiltinOperator.RESIZE_NEAREST_NEIGHBOR
         if self.type != TensorType.FLOAT32:
-            self._add(resize, [self._input(1, 4, 4, 8), size], (1, 8, 8, 8), ResizeNearestNeighborOptions())
+            self._add(resize, [self._input(*IMAGE), size], (1, 8, 8, 8), ResizeNearestNeighborOptions())
 
     @property
     def _scale_of_shares(self) -> float:
@@ -176,7 +177,7 @@ class _Layers:
             padding=Padding.VALID, stride_w=2, stride_h=2, fused_activation_function=activation
         )
         shape = self._constant(np.array([1, 8, 8, 8], np.int32))
-        inputs = [shape, self._weights(8, 2, 2, 8), self._input(1, 4, 4, 8), self._bias(8)]
+        inputs = [shape, self._weights(8, 2, 2, 8), self._input(*IMAGE), self._bias(8)]
         self._add(BuiltinOperator.TRANSPOSE_CONV, inputs, (1, 8, 8, 8), options, is_positive=is_positive)
 
     def _add(
