@@ -691,27 +691,29 @@ def bound_cases(operator: str, cases: int, bind: BindSteps, package: str = SMALL
 
 
 @pytest.mark.parametrize(
-    ("operators", "cases", "bind"),
+    "drawings",
     [
-        pytest.param(OPERATORS_IN_C, 10, bind_small, id="all"),
-        pytest.param([SELDOM], 60, bind_small, id="LSTM"),
-        pytest.param(LEAN, 12, lean_or_small, id="lean"),
-        pytest.param(OPERATORS_IN_C, 40, bind_small, id="all, more cases", marks=pytest.mark.long),
-        pytest.param([SELDOM], 200, bind_small, id="LSTM, more cases", marks=pytest.mark.long),
-        pytest.param(LEAN, 60, lean_or_small, id="lean, more cases", marks=pytest.mark.long),
+        pytest.param([(OPERATORS_IN_C, 10, bind_small), (LEAN, 12, lean_or_small)], id="all"),
+        pytest.param([([SELDOM], 60, bind_small)], id="LSTM"),
+        pytest.param(
+            [(OPERATORS_IN_C, 40, bind_small), (LEAN, 60, lean_or_small)],
+            id="all, more cases",
+            marks=pytest.mark.long,
+        ),
+        pytest.param([([SELDOM], 200, bind_small)], id="LSTM, more cases", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.filterwarnings("ignore:kernels can't be compiled")
 @pytest.mark.runs(0.01)
-def test_operators_give_what_numpy_gives(operators: list[str], cases: int, bind: BindSteps, tmp_path: Path) -> None:
+def test_operators_give_what_numpy_gives(drawings: list[tuple[list[str], int, BindSteps]], tmp_path: Path) -> None:
     """With any quantization, where the kernels take it, and in shapes from one element on.
 
     Some run again without undefined behaviour, and without a byte outside of the arrays.
     """
-    bound = {name: bound_cases(name, cases, bind) for name in operators}
-    assert all(bound.values()), "an operator has no case that its kernels take"
-    run = in_c(step for cases in bound.values() for case in cases for step in case.steps)
-    calls = [call for cases in bound.values() for case in cases[:20] for call in check_case(case, run)]
+    bound = [bound_cases(name, cases, bind) for operators, cases, bind in drawings for name in operators]
+    assert all(bound), "an operator has no case that its kernels take"
+    run = in_c(step for cases in bound for case in cases for step in case.steps)
+    calls = [call for cases in bound for case in cases[:20] for call in check_case(case, run)]
     kernels = list(dict.fromkeys(call.kernel for call in calls))
     given = [(kernels.index(call.kernel), call.before) for call in calls]
     for call, (_, found) in zip(calls, results_of_c(kernels, given, tmp_path), strict=True):
