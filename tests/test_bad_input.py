@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tflm.schema import BuiltinOperator, FullyConnectedOptions, SqueezeOptions, 
 QUANTIZATION = tflm.quantized(0.5)
 
 
+@cache
 def doubling_model(type: TensorType = TensorType.INT8, *, version: int = 1, custom: str | None = None) -> tflm.Model:
     """y = max(2 x, 0), of 8 elements: FULLY_CONNECTED, then RELU, then a custom operator if one is named."""
     quantization = None if type == TensorType.FLOAT32 else QUANTIZATION
