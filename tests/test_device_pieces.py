@@ -12,11 +12,13 @@ from simulated_device import LossyLink, SimulatedDevice
 from test_device import STEPS, Silent, model_with_state
 
 import tflm
+from tflm.application.device_run import DeviceRun, OperatorTicks, machine_of, run_report
+from tflm.application.machine import MachineOptions
 from tflm.device import Device
-from tflm.device.device import NEVER
+from tflm.device.device import NEVER, Facts
 from tflm.device.session import READ_SECONDS, Kind, Session
 from tflm.device.transports import wire_to
-from tflm.device.verdict import FLOAT_ERROR, Status, compare, first_difference, made_by
+from tflm.device.verdict import FLOAT_ERROR, Status, Verdict, WrongOperator, compare, first_difference, made_by
 from tflm.libraries import library_for
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
@@ -266,3 +268,49 @@ def test_what_a_library_is_known_to_do_is_documented(is_library: bool, wrong: in
         if is_library:
             assert (verdict.wrong.invoke, verdict.wrong.operator) == (wrong, "FULLY_CONNECTED")
         assert verdict.documented == ()
+
+
+# --- Reports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("description", "given", "target", "kernels"),
+    [
+        ("cmsis-nn kernels on cortex-m4, TFLM", MachineOptions(), "cortex-m4", "cmsis-nn"),
+        ("cmsis-nn kernels", MachineOptions(target="cortex-m55"), "cortex-m55", "cmsis-nn"),
+        ("reference kernels on a-toaster, TFLM", MachineOptions(), "cortex-m", "reference"),
+        ("cmsis-nn kernels on cortex-m4, TFLM", MachineOptions("cortex-m7", "reference"), "cortex-m7", "reference"),
+        ("cmsis-nn kernels on cortex-m4, TFLM", MachineOptions(board="esp32-s3-eye"), "esp32s3", "esp-nn"),
+        ("something else", MachineOptions(), "cortex-m", "reference"),
+    ],
+)
+def test_a_device_is_the_machine_that_it_says_unless_options_do(
+    description: str, given: MachineOptions, target: str, kernels: str
+) -> None:
+    device: Any = SimpleNamespace(facts=SimpleNamespace(description=description))
+    machine = machine_of(device, given)
+    assert (machine.target.name, machine.kernels.name.partition("@")[0]) == (target, kernels)
+
+
+@pytest.mark.parametrize("is_as_c", [False, True])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_report_has_what_the_device_said_and_the_wrong_values(is_as_c: bool, is_read: bool) -> None:
+    expected, received = np.int8([[1, 2, 3, 4]]), np.int8([[1, 5, 3, 6]])
+    element, values = (1, received) if is_read else (None, None)
+    wrong = WrongOperator(2, 0, "RELU", "y", False, element, expected, values, {"x": expected}, ("known",))
+    verdict = Verdict(Status.WRONG, 3, 1, (), wrong, [], np.zeros((3, 1), np.uint32))
+    facts = Facts(0 if is_as_c else 99, 0, 934, 567, 89, 1, 1000, 0, "reference kernels")
+    machine = MachineOptions().machine()
+    run = DeviceRun(verdict, [OperatorTicks(0, "RELU", 1.0, None)], machine, facts, None if is_as_c else 950)
+    report = run_report(run)
+    arena = ("RAM", "934 B") if is_as_c else ("arena", "934 B, predicted 950 B")
+    assert report.title == "differs: operator 0 RELU is wrong in y, invoke 2"
+    assert [*report.facts] == [("firmware", "reference kernels"), arena, ("stack", "567 B"), ("free heap", "89 B")]
+    again = ["received: equal when it was read again; the device differs from run to run"]
+    both = ["received from element 1: 5 3 6", "2 of 4 elements differ"]
+    shown = "expected from element 1: 2 3 4" if is_read else "expected from element 0: 1 2 3 4"
+    assert report.notes[:-1] == ["input x: 1 2 3 4", shown, *(both if is_read else again), "known"]
+    assert "operator 0 RELU overflowed the stack" in report.notes[-1]
+    silent = run._replace(facts=facts._replace(stack_used_bytes=None, heap_free_bytes=None, overflow=None))
+    assert [name for name, _ in run_report(silent).facts] == ["firmware", arena[0]]
+    assert report.notes[:-1] == run_report(silent).notes

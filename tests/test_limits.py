@@ -10,6 +10,7 @@ import wave
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -309,14 +310,20 @@ def elements(count: int, _: pytest.MonkeyPatch) -> int:
 
 def labelled(count: int, _: pytest.MonkeyPatch) -> int:
     """The buffers with a label in a drawing, the largest."""
-    buffers = [{"first_use": 0, "last_use": 1, "bytes": 100 + i, "offset": 0, "name": f"{i}"} for i in range(count)]
+    buffers = [{"first_use": 3, "last_use": 6, "bytes": 100 + i, "offset": 64, "name": f"{i}"} for i in range(count)]
+    axes = MagicMock()
     named: list[int] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(arena_plot, "_name", lambda axes, plan, buffer: named.append(buffer["bytes"]))
         patched.setattr(arena_plot, "_look", lambda kind: {})
         patched.setattr(arena_plot, "block_kind", lambda plan, buffer: "")
-        arena_plot._draw(MagicMock(), {"buffers": buffers, "peak": {"step": 0, "bytes": 1}, "steps": [""]})
+        arena_plot._draw(axes, {"buffers": buffers, "peak": {"step": 5, "bytes": 77}, "steps": [""] * 8})
     assert named == [100 + i for i in reversed(range(count))][: len(named)]
+    assert [(call.args, call.kwargs["width"], call.kwargs["bottom"]) for call in axes.bar.call_args_list] == [
+        ((2.5, buffer["bytes"]), 4, 64) for buffer in buffers
+    ]
+    axes.set_xlim.assert_called_once_with(-0.5, 7.5)
+    assert (axes.axvline.call_args.args, axes.axhline.call_args.args) == ((5,), (77,))
     return len(named)
 
 
@@ -359,3 +366,8 @@ def test_a_legend_names_several_curves_but_not_too_many(
     assert figure.legend.called == has_legend
     drawn = [(list(call.args[0]), call.args[1]) for call in axes.plot.call_args_list]
     assert drawn == [([1, 2, 3], [0.0, 1.0, 2.0])] * curves
+    axes.set_xlabel.assert_called_once_with("invoke")
+    streamed: Any = SimpleNamespace(hop=4)
+    stream_run.plot_outputs(Path("a.png"), "t", streamed, ["y"], steps_of(curves))
+    assert list(axes.plot.call_args.args[0]) == [4, 8, 12]
+    axes.set_xlabel.assert_called_with("frames")
