@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,25 +17,26 @@ import tflm
 UNWRITTEN = b"\xa5"
 """Each byte of an arena at first. No operator may rely on zeros."""
 
-
 RESOLVER = tflm.AllOpsResolver()
-ARENAS: dict[int, tuple[bytearray, bytes]] = {}
-"""An arena of each size and the bytes that fill it, since pages of memory that are new take long to write."""
+SPARE_ARENAS: dict[int, list[bytearray]] = {}
+"""Arenas by size whose interpreters are gone, since pages of memory that are new take long to write."""
 
 
-def unwritten_arena(size: int) -> bytearray:
-    """Return the arena of a size, each byte as at first. The next call for the size fills it again."""
-    arena, content = ARENAS.setdefault(size, (bytearray(size), UNWRITTEN * size))
-    arena[:] = content
-    return arena
+@functools.cache
+def unwritten(size: int) -> bytes:
+    """The contents of an arena at first."""
+    return UNWRITTEN * size
 
 
 def run(
     model: bytes | tflm.Model, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any
 ) -> list[Arrays]:
     """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
+    spare = SPARE_ARENAS.setdefault(arena_bytes, [])
+    arena = spare.pop() if spare else bytearray(arena_bytes)
+    arena[:] = unwritten(arena_bytes)
     parsed = model if isinstance(model, tflm.Model) else tflm.Model(model)
-    interpreter = tflm.MicroInterpreter(parsed, RESOLVER, unwritten_arena(arena_bytes), **options)
+    interpreter = tflm.MicroInterpreter(parsed, RESOLVER, arena, **options)
     interpreter.allocate_tensors()
     outputs = []
     for inputs in invocations:
@@ -41,6 +44,10 @@ def run(
             interpreter.input(i).data[...] = values
         interpreter.invoke()
         outputs.append([np.array(interpreter.output(i).data) for i in range(interpreter.outputs_size())])
+    gone = weakref.ref(interpreter)
+    del interpreter
+    if gone() is None:
+        spare.append(arena)
     return outputs
 
 
