@@ -259,8 +259,8 @@ def test_rows_of_one_vector_are_copied_no_further(sizes: tuple[int, int]) -> Non
     np.testing.assert_array_equal(found[0], np.concatenate(inputs, axis=2))
 
 
-def test_no_large_operator_is_left_to_numpy() -> None:
-    """Of any type, where the engine has kernels for the operator; numpy's results would be the same."""
+def test_the_engine_accepts_large_operators_of_every_type() -> None:
+    """It leaves none to numpy, whose results would be the same."""
     bind = partial(bind_steps, profile=Profile.of_engine())
     operators = set().union(*FAMILIES.values())
     for name, case in LARGE.items():
