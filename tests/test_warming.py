@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from example_models import FLOAT_MODEL, INT8_MODEL
+from typer.testing import CliRunner
 
 import tflm
 from tflm.application.common_layers import common_models
@@ -20,6 +21,7 @@ from tflm.application.errors import RequestError
 from tflm.application.progress import silent
 from tflm.application.running import is_long_for_numpy
 from tflm.application.warming import warm_cache
+from tflm.cli.app import app
 from tflm.compiler import cached_files, machine_code
 from tflm.delegates import Compiled
 from tflm.runtime.growing_arena import ready_interpreter
@@ -184,5 +186,6 @@ def test_warming_says_why_nothing_is_cached(
 ) -> None:
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr(cached_files, "cache_folder", cached_files.cache_folder.__wrapped__)
-    with pytest.raises(RequestError, match=message):
-        warm_cache([tflm.Model.from_file(INT8_MODEL)], silent)
+    answer = CliRunner().invoke(app, ["warm", str(INT8_MODEL)])
+    assert answer.exit_code == 1
+    assert message in answer.stderr
