@@ -65,7 +65,7 @@ READ_DECLARATIONS = (
     "tests/test_schema.py::test_fields_have_the_defaults_of_the_schema",
     "tests/test_schema.py::test_enumerations_have_the_numbers_of_the_schema",
 )
-"""Tests of what functions do without being told, which run none of them."""
+"""Tests that compare what is declared with a record or with the schema, and run no function of the package."""
 
 COMPARE_FIGURES = ("tests/test_figures.py", "tests/test_recorded_programs.py")
 """Files of tests that compare whole plans and programs with recorded ones, and see changes of anything that leads to
