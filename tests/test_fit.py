@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from differential import run
 from image_graphs import Images, shrinking_network
 
 import tflm
+from tflm.application import fit as fit_module
 from tflm.application import fit_search
-from tflm.application.fit import fit_figures, fit_report
+from tflm.application.fit import advice, boards_that_would_do, fit_figures, fit_report
+from tflm.application.fit_search import Candidate, FitSearch, FitStep
 from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
-from tflm.boards import Bank, Board, by_name
+from tflm.boards import Bank, Board, boards, by_name
 from tflm.cli.output import plain
-from tflm.firmware.board_fit import board_fit
+from tflm.firmware.board_fit import Answer, board_fit
+from tflm.libraries import library_for
 from tflm.schema import ModelBuilder, Padding
 
 M4 = by_name("nrf52840dk", "bare-metal")
@@ -248,3 +252,116 @@ def test_there_is_one_verdict(room: int | str) -> None:
     texts.append(compiled_instead(Path("m"), found.compiled))
     phrases = re.compile(r"does not fit|not known whether|\bfits\b")
     assert phrases.findall(" ".join(texts)) == phrases.findall(report.verdict)[:1]
+
+
+# --- The choice between candidates -----------------------------------------------------------------------------------
+
+ON_CHIP = {"fits": True, "on_chip": True, "head_on_chip": True}
+HEAD_ON_CHIP = {"fits": True, "head_on_chip": True}
+OUTSIDE = {"fits": True}
+
+
+def candidate(name: str = "as it is", arena: int = 1_000, portable: bool = True, **facts: Any) -> Candidate:
+    """A candidate that fits nothing, apart from the facts."""
+    step = FitStep(name, "reference", arena, extra_macs=facts.get("extra_macs", 0.0))
+    nothing = {"fits": False, "fits_ram": facts.get("fits", False), "on_chip": False, "head_on_chip": False}
+    measured = SimpleNamespace(minimum_arena_bytes=arena)
+    found: Any = SimpleNamespace(**{**nothing, "answer": Answer.NO, "split": None, "measured": measured, **facts})
+    library = library_for("reference", M4.target, None)
+    return Candidate(step, f"{name} {arena}".encode(), library, found, portable, facts.get("plan"))
+
+
+def search_of(*candidates: Candidate) -> FitSearch:
+    """A search that has tried these."""
+    search = FitSearch(MODEL, board(("RAM", 4_096)), 0, 0.0, lambda text: None, None, lambda: None)
+    search.candidates, search.steps = [*candidates], [each.step for each in candidates]
+    search.cut_short = ["row bands"]
+    return search
+
+
+@pytest.mark.parametrize(
+    ("better", "other"),
+    [
+        (ON_CHIP, HEAD_ON_CHIP),
+        (HEAD_ON_CHIP, OUTSIDE),
+        (OUTSIDE, {"arena": 1}),
+        ({"name": "streaming form", **OUTSIDE}, OUTSIDE),
+        (HEAD_ON_CHIP, {"name": "streaming form", **OUTSIDE}),
+        ({"plan": "several memories", **OUTSIDE}, OUTSIDE),
+        ({"name": "streaming form", **OUTSIDE}, {"plan": "several memories", **OUTSIDE}),
+        ({"arena": 999}, {}),
+        ({"answer": Answer.UNKNOWN}, {"arena": 1}),
+        ({}, {"arena": 1, "split": "head and tail"}),
+        ({}, {"arena": 1, "plan": "several memories"}),
+    ],
+)
+def test_the_better_of_two_candidates_is_chosen_in_either_order(better: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = candidate(**better), candidate(**other)
+    assert search_of(first, second).chosen() is search_of(second, first).chosen() is first
+
+
+def test_the_first_of_equal_candidates_is_chosen() -> None:
+    for facts in (ON_CHIP, OUTSIDE, {}):
+        equal = [candidate("as it is", **facts), candidate("memory plan", **facts)]
+        assert search_of(*equal).chosen() is equal[0]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize(
+    ("facts", "asks_boards", "asks_c"),
+    [
+        (ON_CHIP, False, False),
+        ({**ON_CHIP, "extra_macs": -0.1}, False, False),
+        ({**ON_CHIP, "extra_macs": 0.1}, False, True),
+        (HEAD_ON_CHIP, False, True),
+        ({}, True, True),
+    ],
+)
+def test_what_a_model_that_fits_badly_is_offered(
+    facts: dict[str, Any], asks_boards: bool, asks_c: bool, interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boards are for the smallest version that answers the same with any kernels."""
+    asked: list[Any] = []
+    portable = [candidate(arena=3_000), candidate("memory plan", 2_000), candidate("operator order", 2_500)]
+    last = candidate("overlapping tensors", 1_000, portable=False, **facts)
+    monkeypatch.setattr(fit_module, "Model", bytes)
+    monkeypatch.setattr(fit_module, "boards_that_would_do", lambda *given: asked.append(given) or [M4])
+    monkeypatch.setattr(fit_module, "advice", lambda *given: asked.append(given) or ["smaller"])
+    monkeypatch.setattr(fit_module, "compiled_fit_or_none", lambda *given, reserve: asked.append(given) or "as C")
+    search = search_of(*portable, last)
+    found = fit_module._best_of(search, lambda text: None, interrupted)
+    boards_for, advice_for = (portable[1].found, portable[1].data), (MODEL, portable[0].found, last.found)
+    expected = [boards_for] * asks_boards + [(MODEL, search.board)] * asks_c + [advice_for] * asks_boards
+    assert asked == ([] if interrupted else expected)
+    assert (found.data, found.original) == (last.data, portable[0].found)
+    assert found.in_external_ram is ("fits" in facts and "on_chip" not in facts)
+    assert found.cut_short == (() if "on_chip" in facts else ("row bands",))
+    refused = FitStep("as it is", "cmsis-nn", None, reason="not with these kernels")
+    search.steps.insert(0, refused)
+    assert fit_module._best_of(search, lambda text: None, True).original is None
+
+
+def test_the_smallest_boards_are_suggested_that_hold_the_model_on_the_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fits(model: Any, some: list[Board], *, reserve: int) -> list[Any]:
+        assert (model, reserve) == (MODEL, 77)
+        return [SimpleNamespace(board=b, fits=i % 2 > 0, on_chip=i % 3 > 0) for i, b in enumerate(some)]
+
+    monkeypatch.setattr(fit_module, "fits_of", fits)
+    kinds = [SimpleNamespace(kind=kind, bytes=size) for kind, size in (("tensor", 40_000), ("scratch", 1 << 30))]
+    smallest: Any = SimpleNamespace(measured=SimpleNamespace(peak=SimpleNamespace(buffers=kinds)), reserve_bytes=77)
+    large = [each for each in boards().values() if max(bank.bytes for bank in each.on_chip_ram) > 40_000]
+    by_ram = sorted(large, key=lambda each: sum(bank.bytes for bank in each.on_chip_ram))
+    assert list(boards_that_would_do(smallest, MODEL)) == [by_ram[1], by_ram[5], by_ram[7]]
+
+
+@pytest.mark.parametrize("fits_flash", [False, True])
+@pytest.mark.parametrize("fits_ram", [False, True])
+def test_advice_is_about_what_is_missing(fits_ram: bool, fits_flash: bool) -> None:
+    """The original's peak, if the smallest version lacks RAM."""
+    large, small = (SimpleNamespace(name=f"{bytes} bytes", bytes=bytes) for bytes in (600, 200))
+    peak = SimpleNamespace(buffers=[small, large], operator_index=3, operator="ADD", bytes=800)
+    original: Any = SimpleNamespace(measured=SimpleNamespace(peak=peak), fits_ram=False)
+    smallest: Any = SimpleNamespace(fits_flash=fits_flash, missing_flash=SimpleNamespace(high=5), fits_ram=fits_ram)
+    flash = ["the file needs 5 B less, or more flash"] * (not fits_flash)
+    ram = ["memory peaks at operator 3 ADD with 800 B: halving the channels of '600 bytes' saves 300 B there"]
+    assert list(advice(MODEL, original, smallest)) == flash + ram * (not fits_ram)

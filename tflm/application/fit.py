@@ -321,14 +321,13 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
     if not interrupted and not _fits_easily(chosen):
         progress("as C without an interpreter")
         compiled = compiled_fit_or_none(search.model, board, reserve=search.reserve)
-    is_original = first.step.name == AS_IT_IS and first.step is search.steps[0]
     return Fit(
         board=board,
         kernels=chosen.library,
         data=chosen.data,
         chosen=chosen.step,
         found=chosen.found,
-        original=first.found if is_original else None,
+        original=first.found if first.step is search.steps[0] else None,
         steps=tuple(search.steps),
         reserve_bytes=search.reserve,
         in_external_ram=chosen.found.fits_ram and not chosen.found.on_chip,
