@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -250,6 +251,13 @@ def test_small_requests_are_compiled_first_and_kernels_without_numba_before_othe
         for names in requests:
             background.request(kernels(names))
     assert "".join(wanted) == order
+
+
+def test_the_thread_ends_before_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    background._end_at_exit.__wrapped__()
+    assert registered[::-1] == [background._finish, machine_code.close, compiler_process.close]
 
 
 def test_an_interpreter_becomes_what_it_would_have_been(gate: Gate) -> None:

@@ -14,7 +14,7 @@ from image_graphs import Images
 from test_cli import figures, refusal, run
 
 import tflm
-from tflm.application.comparison import difference, first_beyond, require_same_shapes
+from tflm.application.comparison import compare_models, difference, first_beyond, require_same_shapes
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
 from tflm.application.running import Step, _abbreviated, _random_values, input_names, set_inputs, write_outputs
@@ -303,6 +303,15 @@ def test_models_of_different_shapes_are_not_compared() -> None:
         require_same_shapes(one, probe(inputs=[2, 2], outputs=[1, 3]))
     with pytest.raises(RequestError, match=r"different outputs: shapes \[\[1, 3\]\] and \[\[1, 4\]\]"):
         require_same_shapes(one, probe(inputs=[1, 2], outputs=[1, 4]))
+
+
+def test_tensors_are_compared_that_have_name_and_shape_in_common() -> None:
+    def probe(**tensors: int) -> Any:
+        made = {name: np.zeros(size) for name, size in tensors.items()}
+        return SimpleNamespace(made=made, outputs=[], step=lambda values: ([], made), maker=lambda name: f"0 {name}")
+
+    _, compared = compare_models(probe(both=2, larger=3, ours=4), probe(theirs=4, larger=5, both=2), [[], []])
+    assert [(each.tensor, each.operator) for each in compared] == [("both", "0 both")]
 
 
 def test_inputs_are_written_only_in_their_own_shape_and_type(tmp_path: Path) -> None:

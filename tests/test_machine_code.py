@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -118,6 +119,17 @@ def test_compiling_is_logged_once_with_the_folder_unless_asked_not_to(monkeypatc
         counts.append(len(said))
     assert counts == [0, 0, 1, 1]
     assert str(cached_files.cache_folder()) in said[0][1]
+
+
+def test_what_another_process_compiled_meanwhile_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def locked(kernel: Kernel) -> Iterator[None]:
+        cache.write(kernel, compiler.object_of(kernel))
+        yield
+
+    monkeypatch.setattr(cache, "locked", locked)
+    monkeypatch.setattr(compiler_process, "object_of", lambda _: b"compiled again")
+    assert called(machine_code.addresses([store])[store], 1) == VALUES["stored"]
 
 
 def files() -> list[str]:

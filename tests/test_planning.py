@@ -454,6 +454,14 @@ class Clock:
         return self.now
 
 
+def test_an_order_is_exact_if_all_sets_of_operators_were_kept() -> None:
+    """After each step, one of two branches is ahead."""
+    model = tflm.Model(wide_graph([3, 4], joined=False))
+    sizes = Head(model, tflm.measure_arena(model, tflm.AllOpsResolver()).buffers).tensor_bytes()
+    found = [smaller_order(model, sizes, {}, max_sets=count) for count in (1, 2, 3)]
+    assert [order is not None and order.exact for order in found] == [False, True, True]
+
+
 def test_the_search_for_an_order_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tflm.Model(wide_graph([2 + i % 9 for i in range(14)], joined=False))
     measured = tflm.measure_arena(model, tflm.AllOpsResolver())
