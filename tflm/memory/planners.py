@@ -7,8 +7,8 @@ separate memory, so that all tensors can be read after an invoke.
 
 from __future__ import annotations
 
+import bisect
 import itertools
-import operator
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -24,10 +24,11 @@ FEW = 128
 
 
 class PlacedBuffers:
-    """Indexes placed buffers by lifetime, to find those alive together with another without visiting all.
+    """Placed buffers, to find those alive together with another without visiting all.
 
-    A buffer that is alive for less than 2^n steps is in a cell of 2^n steps: the one in which its lifetime starts. All
-    buffers that are alive together with another are in the cells that it touches and the cell before these, for each n.
+    Up to `FEW` are kept by offset. More are indexed by lifetime: a buffer that is alive for less than 2^n steps is in a
+    cell of 2^n steps, the one in which its lifetime starts. All buffers that are alive together with another are in the
+    cells that it touches and the cell before these, for each n.
 
     Args:
         capacity: the largest number of buffers.
@@ -35,26 +36,40 @@ class PlacedBuffers:
 
     def __init__(self, capacity: int):
         self._placed: list[tuple[int, int, int, int]] = []  # offset, end, first step, last step
+        self._by_offset: list[tuple[int, int, int, int]] = []  # the same, if they are few
         self._columns = np.zeros((4, capacity), np.int64)
         self._cells: dict[int, dict[int, list[int]]] = {}
+        self._indexed = 0
 
     def add(self, buffer: Buffer, offset: int) -> None:
         """Add a placed buffer."""
-        size, first, last, _ = buffer
-        index = len(self._placed)
-        self._placed.append((offset, offset + size, first, last))
-        self._columns[:, index] = self._placed[index]
-        power = (last - first).bit_length()
-        self._cells.setdefault(power, {}).setdefault(first >> power, []).append(index)
+        placed = offset, offset + buffer.size, buffer.first_use, buffer.last_use
+        self._placed.append(placed)
+        if len(self._placed) <= FEW:
+            bisect.insort(self._by_offset, placed)
 
     def lowest_gap(self, wanted: Buffer) -> int:
         """The lowest offset at which a buffer overlaps no other live buffer."""
-        gaps, top = self._gaps(wanted)
-        return gaps[0][1] if gaps else top
+        if len(self._placed) > FEW:
+            gaps, top = self._gaps_between_many(wanted)
+            return gaps[0][1] if gaps else top
+        size, top = wanted.size, 0
+        for offset, end in self._alive(wanted):
+            if offset - top >= size:
+                break
+            top = max(top, end)
+        return top
 
     def tightest_gap(self, wanted: Buffer) -> int:
         """The start of the smallest gap in which a buffer fits (the lowest if equal), or the top."""
-        gaps, top = self._gaps(wanted)
+        if len(self._placed) > FEW:
+            gaps, top = self._gaps_between_many(wanted)
+        else:
+            gaps, top = [], 0
+            for offset, end in self._alive(wanted):
+                if offset - top >= wanted.size:
+                    gaps.append((offset - top, top))
+                top = max(top, end)
         return min(gaps)[1] if gaps else top
 
     def in_the_way(self, wanted: Buffer, offset: int) -> npt.NDArray[np.intp]:
@@ -65,25 +80,17 @@ class PlacedBuffers:
         found: npt.NDArray[np.intp] = near[in_time & (start < offset + wanted.size) & (end > offset)]
         return found
 
-    def _gaps(self, wanted: Buffer) -> tuple[list[tuple[int, int]], int]:
-        """Size and start of each gap between live buffers in which `wanted` fits, by start; and where the last ends."""
-        near = self._near(wanted)
-        if len(near) > FEW:
-            return self._gaps_between_many(wanted, np.array(near, np.intp))
-        _, begin, finish, _ = wanted
-        placed = [self._placed[i] for i in near]
-        alive = [(offset, end) for offset, end, first, last in placed if first <= finish and last >= begin]
-        gaps, top = [], 0
-        for offset, end in sorted(alive, key=operator.itemgetter(0)):
-            if offset - top >= wanted.size:
-                gaps.append((offset - top, top))
-            top = max(top, end)
-        return gaps, top
+    def _alive(self, wanted: Buffer) -> list[tuple[int, int]]:
+        """Start and end of each of the few buffers that are alive with `wanted`, by start."""
+        begin, finish = wanted.first_use, wanted.last_use
+        return [(offset, end) for offset, end, first, last in self._by_offset if first <= finish and last >= begin]
 
-    def _gaps_between_many(self, wanted: Buffer, near: npt.NDArray[np.intp]) -> tuple[list[tuple[int, int]], int]:
+    def _gaps_between_many(self, wanted: Buffer) -> tuple[list[tuple[int, int]], int]:
+        """Size and start of each gap between live buffers in which `wanted` fits, by start; and where the last ends."""
+        near = np.array(self._near(wanted), np.intp)
         offset, end, first, last = self._columns[:, near]
         alive = np.flatnonzero((first <= wanted.last_use) & (last >= wanted.first_use))
-        alive = alive[offset[alive].argsort(kind="stable")]
+        alive = alive[np.lexsort((end[alive], offset[alive]))]
         tops = np.maximum.accumulate(np.append(0, end[alive]))
         rooms = offset[alive] - tops[:-1]
         fits = np.flatnonzero(rooms >= wanted.size)
@@ -91,12 +98,22 @@ class PlacedBuffers:
 
     def _near(self, wanted: Buffer) -> list[int]:
         """The indices of a superset of the buffers alive with `wanted`."""
+        self._index()
         found: list[int] = []
         for power, cells in self._cells.items():
             touched = range((wanted.first_use >> power) - 1, (wanted.last_use >> power) + 1)
             for cell in touched if len(touched) < len(cells) else [cell for cell in cells if cell in touched]:
                 found += cells.get(cell, ())
         return found
+
+    def _index(self) -> None:
+        """Index the buffers that were added since the last time."""
+        for index in range(self._indexed, len(self._placed)):
+            self._columns[:, index] = self._placed[index]
+            *_, first, last = self._placed[index]
+            power = (last - first).bit_length()
+            self._cells.setdefault(power, {}).setdefault(first >> power, []).append(index)
+        self._indexed = len(self._placed)
 
 
 def place_in_order(
