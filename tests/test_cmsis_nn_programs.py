@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -77,9 +78,9 @@ def compared(model: tflm.Model, part: str | None = None, self_test: Any = 0) -> 
     return tflm.compile_model(model, kernels="cmsis-nn", target=target, self_test=self_test)
 
 
-def called(model: tflm.Model) -> list[str]:
-    """The functions that a model calls, in order."""
-    invoke = compiled(model).files["model.c"].partition("_invoke(void")[2].partition("#if defined(MODEL_WITH_STEP)")[0]
+def called(made: tflm.CompiledModel) -> list[str]:
+    """The functions that a program calls, in order."""
+    invoke = made.files["model.c"].partition("_invoke(void")[2].partition("#if defined(MODEL_WITH_STEP)")[0]
     return re.findall(r"\b(arm_\w+|lstm_\w+)\(", invoke)
 
 
@@ -227,6 +228,13 @@ CALLS = {
 }
 """Models, and the functions that they call."""
 
+
+@functools.cache
+def calling(name: str, part: str | None = None) -> tflm.CompiledModel:
+    """The program of one of these models, for a part or for all."""
+    return compiled(CALLS[name][0], part)
+
+
 GENERATED = {
     "groups of int16": convolution(type=INT16, groups=2),
     "groups of single elements": convolution(groups=2, taps=1),
@@ -243,9 +251,9 @@ GENERATED = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_operators_call_the_library(name: str) -> None:
-    model, functions = CALLS[name]
-    assert called(model) == functions
-    text = compiled(model).files["model.c"]
+    made, (_, functions) = calling(name), CALLS[name]
+    assert called(made) == functions
+    text = made.files["model.c"]
     assert text.index("#include <arm_nnfunctions.h>") < text.index("_invoke(void")
 
 
@@ -382,10 +390,9 @@ def test_a_failing_call_returns_one_more_than_the_index_of_its_operator() -> Non
 
 @pytest.mark.parametrize("name", CALLS)
 def test_ram_for_every_part_is_enough_for_each(name: str) -> None:
-    model, _ = CALLS[name]
-    every, *each = (compiled(model, part).ram_bytes for part in KINDS)
+    every, *each = (calling(name, part).ram_bytes for part in KINDS)
     assert every >= max(each)
-    assert compiled(model).generated_ram_bytes == tflm.compile_model(model).ram_bytes
+    assert calling(name).generated_ram_bytes == tflm.compile_model(CALLS[name][0]).ram_bytes
 
 
 def test_dsp_and_helium_take_scratch_of_their_own() -> None:
@@ -501,7 +508,7 @@ def test_a_bound_of_the_stack_is_for_parts_that_a_program_can_be_compiled_for(na
     parts = {"cortex-m0plus", "cortex-m4", "cortex-m55"}
     wanted = {None: parts, "cortex-m0": {"cortex-m0plus"}, "cortex-m4": parts - {"cortex-m55"}}
     for part in KINDS:
-        bounds = compiled(CALLS[name][0], part).stack_bounds
+        bounds = calling(name, part).stack_bounds
         assert bounds is not None
         assert {each for each, _ in bounds} == wanted.get(part, {"cortex-m55"})
 
