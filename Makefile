@@ -243,9 +243,9 @@ figures: $(TESTING)
 	$(VENV)/bin/python tests/test_public_defaults.py
 	$(VENV)/bin/python tests/test_concerns.py
 	$(VENV)/bin/python tests/test_operator_figures.py
-	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says or as_recorded" \
+	TFLM_RECORD=1 $(VENV)/bin/pytest -q -n 0 -k "seen or schema_says or recorded" \
 		tests/test_options.py tests/test_json_schema.py tests/test_boards.py tests/test_allocator_check.py \
-		tests/test_planner_check.py tests/test_several_memories.py
+		tests/test_planner_check.py tests/test_projects.py tests/test_several_memories.py
 
 faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)

@@ -7,12 +7,13 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from example_models import INT8_MODEL
+from example_models import FLOAT_MODEL, INT8_MODEL
 from image_graphs import shrinking_network
 from recorded_reports import figures_of_text, require_recorded
 from test_cli import refusal, run
@@ -42,7 +43,7 @@ from tflm.release import TFLM_COMMIT
 from tflm.releases import TODAY
 from tflm.schema import BuiltinOperator, TensorType, quantized
 
-TINY = tflm.Model.from_file(INT8_MODEL)
+TINY, FLOATS = map(tflm.Model.from_file, (INT8_MODEL, FLOAT_MODEL))
 
 CASES = {
     "esp-idf": "esp32-s3-eye",
@@ -437,6 +438,8 @@ def test_buffers_in_several_memories_have_a_section_in_each(
     assert answer.returncode == 0, answer.stderr
     (arena_size,) = folder.rglob("arena_size.h")
     assert section in arena_size.read_text()
+    in_psram = "CONFIG_SPIRAM_ALLOW_BSS_SEG_EXTERNAL_MEMORY=y"
+    assert any(in_psram in path.read_text() for path in folder.rglob("sdkconfig*")) is (section == "EXT_RAM_BSS_ATTR")
     (main,) = [file for file in folder.rglob("*") if file.stem == "main" and file.is_file()]
     created = re.search(r"ImageMemoryPlan memory_plan\((.*?)\);\n.*Create\((.*?)\);", main.read_text())
     assert created is not None
@@ -596,6 +599,39 @@ def test_a_project_has_the_recorded_figures(kind: str) -> None:
     files = project_files(Firmware(MODEL, "m", machine(name), "a test"), kind, found=board_fit(MODEL, by_name(name)))
     texts = (files[path] for path in sorted(files) if path.endswith(SETTINGS))
     require_recorded(f"project {kind} {name}", figures_of_text("\n".join(texts)))
+
+
+VARIANTS = {
+    "esp-idf": (
+        "esp32-c3-devkitm-1",
+        "esp32-cam",
+        "esp32-s3-eye esp-nn@1.1.2",
+        "esp-eye esp-nn:ansi",
+        "esp-eye reference",
+    ),
+    "arduino": ("nano-rp2040",),
+    "zephyr": ("mimxrt1060-evk", "nrf52dk reference"),
+    "platformio": ("esp32-cam", "nano33ble", "pico", "nrf52dk reference", "nucleo-h743zi cmsis-nn:size"),
+    "qemu": ("nucleo-h743zi", "corstone-300 cmsis-nn:size", "pico reference"),
+    "pico": ("pico2", "pico cmsis-nn:size"),
+    "stm32": ("nucleo-f746zg", "nucleo-h743zi", "nucleo-l476rg cmsis-nn:size", "nucleo-f446re reference"),
+}
+"""Other boards for each kind, and kernels that are not the usual ones."""
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_files_of_a_project_are_the_recorded_ones(kind: str) -> None:
+    """A change that is not meant to change projects changes none of them."""
+    usual = Firmware(FLOATS, "m", machine(CASES[kind]), "a test")
+    forms = {
+        CASES[kind]: project_files(usual._replace(model=TINY), kind, typed=usual.machine.kernels.name == "cmsis-nn"),
+        f"{CASES[kind]} dumps": project_files(usual, kind, dump=True),
+        f"{CASES[kind]} serves": project_files(usual, kind, serve=True),
+        **{name: project_files(usual._replace(machine=machine(*name.split())), kind) for name in VARIANTS[kind]},
+    }
+    for form, files in forms.items():
+        digests = [f"{path}:{zlib.crc32(text.encode()):08x}" for path, text in sorted(files.items())]
+        require_recorded(f"files of {kind} {form}", digests)
 
 
 def test_every_kind_is_tried() -> None:
