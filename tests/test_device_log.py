@@ -17,10 +17,12 @@ from oracle import Oracle
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.device_log import _arena_rows, forms_of_an_invoke
 from tflm.cli.app import app
 from tflm.firmware.arena_causes import Build, CommitRangeSearch
-from tflm.firmware.device_log import Event, invokes_in, read_device_log
+from tflm.firmware.device_log import DeviceArena, Event, invokes_in, read_device_log
 from tflm.libraries import by_name, library_for
+from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
 
@@ -176,9 +178,20 @@ def test_the_first_invoke_of_a_model_with_variables_has_another_form(tmp_path: P
     assert told["other_events"] == []
     assert {op["subgraph_index"] for op in told["operators"]} == {0, 1}
     assert {op["runs"] for op in told["operators"] if op["subgraph_index"]} == {1}
+    assert sum(op["share"] for op in told["operators"] if not op["subgraph_index"]) == pytest.approx(1)
+    later, first = ({subgraph for (subgraph, _), _ in form} for form in forms_of_an_invoke(tflm.Model(CALLED_ONCE)))
+    assert (later, first) == ({0}, {0, 1})
 
 
 # --- Arenas ------------------------------------------------------------------------------------------------------
+
+
+def test_a_size_that_only_one_side_has_is_listed() -> None:
+    measured = Build(tflm.targets.by_name("cortex-m4"), by_name("cmsis-nn"), 0).measured(MODEL)
+    ours = {kind for kind, record in measured.records.items() if record.used_bytes}
+    theirs = next(kind for kind in RecordedAllocationType if kind not in ours)
+    rows = [*_arena_rows(measured, DeviceArena(records={theirs: RecordedAllocation(used_bytes=8)}))]
+    assert {row.part: row.device_bytes for row in rows} == {theirs.value: 8, **{kind.value: 0 for kind in ours}}
 
 
 def test_an_arena_as_ours_is_equal(tmp_path: Path) -> None:
@@ -194,7 +207,7 @@ OTHERS = {
     "kernel library": (INT8_MODEL.read_bytes(), ("cortex-m4", "cmsis-nn", 0), "equal with cmsis-nn kernels"),
     "release": (INT8_MODEL.read_bytes(), ("cortex-m4", "arduino", 0), "chirale 2.0.0"),
     "variables": (CALLED_ONCE, ("cortex-m4", "reference", 9), "equal with space for 9 resource variables instead of 1"),
-    "part": (CALLED_ONCE, ("esp32", "reference", 1), "equal with the part esp32"),
+    "part": (CALLED_ONCE, ("esp32", "reference", 1), "or the part esp32s3, reference kernels"),
 }
 """A model, the firmware on the device, and what is said where reference kernels on a Cortex-M4 were thought of."""
 

@@ -306,6 +306,29 @@ def test_the_first_of_equal_candidates_is_chosen() -> None:
         assert search_of(*equal).chosen() is equal[0]
 
 
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ({}, True),
+        ({"name": "memory plan"}, False),
+        ({"library": "reference"}, False),
+        ({"library": "cmsis-nn:size"}, False),
+        ({"buffers": [1, 2]}, False),
+        ({"tail_bytes": 3}, False),
+        ({"firmware_ram": 4}, False),
+    ],
+)
+def test_another_build_is_known_not_to_help_if_it_takes_the_same_memory(change: dict[str, Any], known: bool) -> None:
+    def tried(library: str, name: str = "as it is", firmware_ram: int = 0, **measured: Any) -> Candidate:
+        found: Any = SimpleNamespace(
+            measured=SimpleNamespace(**{"buffers": [1], "tail_bytes": 2, **measured}), firmware_ram=firmware_ram
+        )
+        return replace(candidate(name), library=library_for(library, M4.target), found=found)
+
+    search = search_of(tried(**{"library": "cmsis-nn", **change}), tried("cmsis-nn:size"))
+    assert search._is_known_not_to_help(search.candidates[-1].library) is known
+
+
 @pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize(
     ("facts", "asks_boards", "asks_c"),

@@ -76,6 +76,26 @@ def test_bytes_come_through_and_spoiled_lines_do_not(content: bytes, data: st.Da
         assert assembled(read_dump(spoiled).get((3, 7), {}), np.zeros(len(content), np.int8)) is None
 
 
+def test_a_tensor_has_all_of_its_bytes_and_no_others() -> None:
+    parts = {0: b"\1\2", 2: b"\3\4"}
+    whole = assembled(parts, np.zeros((2, 2), np.int8))
+    assert whole is not None
+    assert whole.tolist() == [[1, 2], [3, 4]]
+    for others, count in ((parts, 3), (parts, 5), ({0: b"\1\2", 3: b"\3\4"}, 4), ({2: b"\1\2"}, 2), ({}, 1)):
+        assert assembled(others, np.zeros(count, np.int8)) is None
+
+
+def test_inputs_and_all_that_operators_write_are_printed() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2,), tflm.schema.TensorType.INT8)
+    tensors = [main.tensor(name, (2,), tflm.schema.TensorType.INT8) for name in "ab"]
+    main.operator("other", [x, main.constant("c", np.zeros(2, np.int8))], [tensors[1]])
+    main.operator(tflm.schema.BuiltinOperator.ABS, [tensors[1]], [tensors[0]])
+    main.output(tensors[0])
+    assert dumped_tensors(tflm.Model(builder.build())) == [x, tensors[1], tensors[0]] == [0, 2, 1]
+
+
 @pytest.mark.parametrize("model", [INT8_MODEL, FLOAT_MODEL], ids=lambda model: model.stem)
 def test_a_device_that_answers_as_tflm_is_equal(model: Path, tmp_path: Path) -> None:
     told = compared(model, lines_of(device_tensors(model, 3)), tmp_path, "--check")

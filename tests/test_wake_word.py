@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.wake_word import Manifest, ManifestUpdate, read_manifest
 from tflm.cli.app import app
 from tflm.firmware.device_check import operator_findings
 from tflm.firmware.wake_word import S3, Need, needs_in, size_for_all, tensor_arena_sizes
@@ -254,6 +255,18 @@ def test_a_manifest_without_the_size_gets_one(tmp_path: Path, needed: int, text:
     before = json.loads(text)
     assert read(tmp_path, MODEL, "--manifest", str(path)).exit_code == 0
     assert json.loads(path.read_text()) == {"micro": {**before["micro"], "tensor_arena_size": needed}}
+
+
+def test_a_manifest_of_another_size_is_told(tmp_path: Path) -> None:
+    assert read_manifest(manifest(tmp_path, 0)).size == 0
+    beginnings = {None: "m had no", 0: "m had", 99: "m had", 100: "m had", 101: "m had"}
+    ends = {None: "cannot be allocated.", 0: "cannot be allocated.", 99: "cannot be allocated.", 100: "is exact."}
+    for had, beginning in beginnings.items():
+        update = ManifestUpdate(Manifest(Path("m"), "", had), 100, written=False)
+        (note,) = update.notes()
+        assert note.startswith(beginning)
+        assert note.endswith(ends.get(had, "1 bytes of RAM more than the model needs."))
+        assert update.enough is (had is not None and had >= 100)
 
 
 @pytest.mark.parametrize(("spare", "status"), [(-1, 1), (0, 0), (1, 0), (None, 1)])

@@ -108,7 +108,7 @@ def dumped_tensors(model: Model) -> list[int]:
     tensors = main.tensors or []
     made = [index for operator in main.operators or () for index in operator.outputs or ()]
     found = dict.fromkeys((*(main.inputs or ()), *made))
-    return [index for index in found if index >= 0 and tensors[index].type not in NOT_DUMPED]
+    return [index for index in found if tensors[index].type not in NOT_DUMPED]
 
 
 def read_dump(lines: Iterable[str]) -> dict[tuple[int, int], dict[int, bytes]]:

@@ -9,7 +9,7 @@ from tflm.application.errors import CheckFailed, OptionError, RequestError, opti
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
-from tflm.application.wake_word import MANIFEST_FIGURES, Manifest, ManifestUpdate, figures, read_manifest, report
+from tflm.application.wake_word import MANIFEST_FIGURES, ManifestUpdate, figures, read_manifest, report
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName, flag, option
 from tflm.firmware.wake_word import needs_in, size_for_all, tensor_arena_sizes
@@ -51,6 +51,7 @@ def wake_word(
         needs = needs_in(tensor_arena_sizes(loaded, machine, advance), release)
     size = size_for_all(needs)
     told, shown = figures(model, machine.name, needs), report(title_of(model), machine.name, needs)
+    update = None
     if described is not None:
         if size is not None and not check:
             described.write(size)
@@ -58,13 +59,14 @@ def wake_word(
         told["manifest"] = document_of(update, MANIFEST_FIGURES)
         shown.notes.extend(update.notes())
     answer(as_json, told, shown)
-    if described is not None:
-        _require_enough(described, size, check)
+    if update is not None:
+        _require_enough(update, check)
 
 
-def _require_enough(manifest: Manifest, size: int | None, check: bool) -> None:
+def _require_enough(update: ManifestUpdate, check: bool) -> None:
+    path, had, size = update.manifest.path, update.manifest.size, update.size
     if size is None:
-        raise RequestError(f"{manifest.path}: no release of ESPHome accepts this model")
-    if check and (manifest.size is None or manifest.size < size):
-        found = "missing" if manifest.size is None else f"{manifest.size:,}"
-        raise CheckFailed(f"{manifest.path}: tensor_arena_size is {found}; the model needs {size:,} bytes")
+        raise RequestError(f"{path}: no release of ESPHome accepts this model")
+    if check and not update.enough:
+        found = "missing" if had is None else f"{had:,}"
+        raise CheckFailed(f"{path}: tensor_arena_size is {found}; the model needs {size:,} bytes")

@@ -1,0 +1,224 @@
+"""Pieces of reports and options on their own: models as C on boards, linked sizes, memories of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from example_models import INT8_MODEL
+
+import tflm
+from tflm.application.compiled_fit import CompiledFit, code_bytes_on, compile_command
+from tflm.application.compression_report import Decoding
+from tflm.application.errors import OptionError
+from tflm.application.flash_report import _arena_findings, _operator_table, linked_fit
+from tflm.application.machine import MachineOptions
+from tflm.application.several_memories import (
+    SLOW_COST,
+    memories_of,
+    memories_of_board,
+    rivals_table,
+    rooms_of,
+    shares_table,
+    spread_of,
+)
+from tflm.boards import Bank, Board, boards, by_name
+from tflm.boards.sdks import Span
+from tflm.firmware.board_fit import board_fit
+from tflm.firmware.flash import OperatorFlash
+from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked
+from tflm.planning.memories_plan import MemoryShare
+
+TINY = tflm.Model.from_file(INT8_MODEL)
+H7 = by_name("nucleo-h743zi")
+NANO = by_name("nano33ble")
+"""A board whose SDK takes RAM and flash, of which only a range is known."""
+
+
+# --- Models as C -----------------------------------------------------------------------------------------------------
+
+
+def as_c(board: Board, ram: int, memories: Mapping[str, int] | None = None, constants: int = 0) -> CompiledFit:
+    """A program with 300 bytes of stack and 700 of reserve on a board."""
+    sizes = {"ram_bytes": ram, "stack_bytes": 300, "constant_bytes": constants, "code_bytes": None}
+    compiled: Any = SimpleNamespace(**sizes, memories=memories or {})
+    return CompiledFit(board, compiled, 700)
+
+
+@pytest.mark.parametrize("board", [NANO, replace(by_name("nrf52dk"), sdk="")], ids=["with an SDK", "without one"])
+def test_a_program_takes_the_last_byte_of_ram_and_flash(board: Board) -> None:
+    sdk_ram, sdk_code = (0, 0) if board.share is None else (board.share.ram.high, board.share.code.high)
+    room = max(bank.bytes for bank in board.memories) - 300 - 700 - sdk_ram
+    fits, larger = as_c(board, room), as_c(board, room + 1)
+    assert (fits.fits_ram, fits.missing_bytes, larger.fits_ram, larger.missing_bytes) == (True, 0, False, 1)
+    assert board.program is not None
+    flash = board.program.low - sdk_code
+    assert as_c(board, 0, constants=flash).fits
+    assert not as_c(board, 0, constants=flash + 1).fits_flash
+
+
+def test_a_program_takes_the_last_byte_of_the_memories_that_it_names() -> None:
+    dtcm, axi, d2 = H7.memories
+    others = 300 + 700 + (0 if H7.share is None else H7.share.ram.high)
+    found = as_c(H7, 0, {"AXI SRAM": axi.bytes - others + 1, "DTCM": dtcm.bytes})
+    assert (found.banks, found.stack_bank) == ((axi, dtcm), d2)
+    full = {bank.name: bank.bytes for bank in H7.memories}
+    assert as_c(H7, 0, {**full, "D2 SRAM": d2.bytes - others}).fits_ram
+    for memories in ({"DTCM": dtcm.bytes + 1}, {"ITCM": 1}, {**full, "D2 SRAM": d2.bytes - others + 1}):
+        assert not as_c(H7, 0, memories).banks
+
+
+def test_code_is_that_of_the_part_with_the_same_instructions() -> None:
+    measured = {("cortex-m0plus", "-O2"): 1, ("cortex-m4", "-Os"): 2, ("cortex-m4", "-O2"): 3, ("cortex-m55", "-O2"): 4}
+    parts = {"cortex-m0plus": 1, "cortex-m3": 1, "cortex-m4": 3, "cortex-m33": 3, "cortex-m55": 4, "esp32s3": None}
+    for part, expected in parts.items():
+        assert code_bytes_on(tflm.targets.by_name(part), measured) == expected, part
+        assert code_bytes_on(tflm.targets.by_name(part), None) is None
+
+
+@pytest.mark.parametrize(
+    ("board", "fits", "command"),
+    [
+        ("pico", True, "tflm export 'my net' firmware/ --board pico --compiled"),
+        ("STM32F405", True, "tflm export 'my net' firmware/ --board STM32F405 --compiled"),
+        ("pico", False, "tflm compile 'my net' firmware/"),
+        ("mine", True, "tflm compile 'my net' firmware/"),
+    ],
+)
+def test_a_program_gets_a_project_for_a_known_board_that_it_fits(board: str, fits: bool, command: str) -> None:
+    found: Any = SimpleNamespace(fits=fits, board=SimpleNamespace(name=board))
+    assert compile_command(Path("my net"), found) == command
+
+
+def test_decoding_costs_what_all_tensors_cost() -> None:
+    assert str(Decoding([1_000, 234], 0.5)) == "about 1,234 instructions, 50% of the inference"
+    assert str(Decoding([1_000], 0.0)) == "about 1,000 instructions, 0% of the inference"
+    assert str(Decoding([5], None)) == "about 5 instructions"
+
+
+# --- Linked sizes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("board", [NANO, by_name("STM32F405")], ids=["with an SDK", "without one"])
+def test_a_linked_firmware_takes_what_the_linker_gave_it(board: Board) -> None:
+    predicted = board_fit(TINY, board)
+    linked = Linked({MODEL: 1_000, TFLM: 50_000, REST: 70_000}, {MODEL: 0, TFLM: 300, ARENA: 2_000, REST: 60_000})
+    found = linked_fit(predicted, linked)
+    assert found.flash_taken == Span(121_000, 121_000)
+    assert found.other_ram.low == found.other_ram.high
+    stack = predicted.firmware_ram.bytes - predicted.firmware_ram.static_bytes - predicted.separate_stack_bytes
+    assert found.other_ram.high == 60_300 + stack
+    unnamed = replace(linked, flash={**linked.flash, MODEL: 0})
+    assert linked_fit(predicted, unnamed).model_bytes == predicted.model_bytes
+
+
+@pytest.mark.parametrize(
+    ("extra", "separate", "lacks"), [(-1, None, [1]), (0, None, []), (1, None, []), (None, None, []), (-1, "two", [])]
+)
+def test_an_arena_that_lacks_a_byte_is_refused(extra: int | None, separate: Any, lacks: list[int]) -> None:
+    predicted: Any = SimpleNamespace(measured=SimpleNamespace(minimum_arena_bytes=500), separate=separate)
+    found = _arena_findings(predicted, Linked({}, {ARENA: 0 if extra is None else 500 + extra}))
+    assert [int(each.happens.split()[-2]) for each in found] == lacks
+
+
+@pytest.mark.parametrize(
+    ("sharing", "shown"),
+    [(["ABC", "ABC", "ABC"], ["all others"] * 3), (["AB", "AB", ""], ["B", "A", ""]), (["AB", "AB"], ["B", "A"])],
+)
+def test_operators_that_share_code_are_named_unless_all_do(sharing: list[str], shown: list[str]) -> None:
+    operators = [
+        OperatorFlash(f"Add{own}", 1, 2, tuple(f"Add{name}" for name in names if name != own))
+        for own, names in zip("ABC", sharing)
+    ]
+    assert [row[-1] for row in _operator_table(tuple(operators)).rows] == shown
+
+
+# --- Memories of a plan ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nucleo-h743zi", "esp32-s3-eye", "mimxrt1060-evk", "nrf52840dk"])
+def test_firmware_takes_the_largest_memory_that_may_hold_it(name: str) -> None:
+    found = board_fit(TINY, boards()[name])
+    board = found.board
+    largest = max(board.sdk_banks, key=lambda bank: bank.bytes).name
+    rooms = {bank.name: bank.bytes for bank in board.memories}
+    rooms[largest] -= found.other_ram.high
+    assert {bank.name: bank.bytes for bank in rooms_of(found)} == rooms
+    costs = {bank.name: SLOW_COST if bank.name in ("PSRAM", "SDRAM") else 1.0 for bank in board.memories}
+    assert {each.name: (each.bytes, each.cost) for each in memories_of_board(found)} == {
+        each: (rooms[each], costs[each]) for each in rooms
+    }
+
+
+def test_a_memory_that_the_firmware_fills_is_left_out() -> None:
+    small = replace(by_name("nrf52dk"), sdk="", ram=(Bank("A", 100), Bank("B", 200)))
+    assert [bank.name for bank in rooms_of(board_fit(TINY, small))] == ["A"]
+
+
+def described(text: str, board: str | None = None, costs: str | None = None, rates: str | None = None) -> list[Any]:
+    """What options make of memories: name, bytes, cost and rate of each."""
+    machine = MachineOptions(board=board, target=None if board else "cortex-m4").machine()
+    return [tuple(each) for each in memories_of(text, TINY, machine, costs, rates)]
+
+
+def test_memories_are_what_options_and_the_board_say() -> None:
+    assert described("A:1K,B:2M") == [("A", 1 << 10, 1.0, None), ("B", 2 << 20, SLOW_COST, None)]
+    assert described("A:16,B:32,C:48", None, "b:2.5", "C:40,a:1") == [
+        ("A", 16, 1.0, 1e6),
+        ("B", 32, 2.5, None),
+        ("C", 48, SLOW_COST, 40e6),
+    ]
+    left = {bank.name: bank.bytes for bank in rooms_of(board_fit(TINY, H7))}
+    assert described("axi sram,DTCM:128K", "nucleo-h743zi", "Axi Sram:3") == [
+        ("AXI SRAM", left["AXI SRAM"], 3.0, None),
+        ("DTCM", 128 << 10, 1.0, None),
+    ]
+    assert [cost for _, _, cost, _ in described("PSRAM,SRAM", "esp32-s3-eye")] == [SLOW_COST, 1.0]
+    assert described("PSRAM:1K", "esp32-s3-eye")[0][3] == boards()["esp32-s3-eye"].ram[1].rate
+
+
+@pytest.mark.parametrize(
+    ("text", "board", "costs", "message"),
+    [
+        ("A", None, None, "use A:200K"),
+        ("DTCM:129K", "nucleo-h743zi", None, "DTCM of nucleo-h743zi has .*, not 129K"),
+        ("A:1", None, "B:2", "unknown memory 'B'; --memories has A"),
+        ("A:1", None, "A:x", "invalid cost 'x' of A"),
+        ("A:1,a:2", None, None, "twice"),
+    ],
+)
+def test_memories_that_make_no_sense_are_refused(text: str, board: str | None, costs: str | None, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        described(text, board, costs)
+
+
+def share(name: str, traffic: int, used: int = 10, cost: float = 1.0, rate: float | None = None) -> MemoryShare:
+    """A memory of 100 bytes in a plan, the first with the tail."""
+    return MemoryShare(name, 100, cost, rate, used, used, traffic, 0, has_tail=name == "A")
+
+
+def test_a_plan_is_compared_with_simpler_ones_in_bytes_and_milliseconds() -> None:
+    memories = (share("A", 2_000), share("B", 500, 0, 6.0, 1e6))
+    rivals = {"all in B": (0, 2_500), "all in A": None}
+    costs = {"all in B": 15_000.0, "all in A": None}
+    plan: Any = SimpleNamespace(
+        memories=memories, cost=5_000.0, rivals=costs, rival_traffic=rivals, home=0, others=memories[1:]
+    )
+    table = rivals_table(plan)
+    assert [*table.columns] == ["plan", "cost", "bytes in A", "bytes in B", "ms in B"]
+    assert table.title.endswith("; ms: at least, at the rate of the memory")
+    assert [[str(value) for value in row] for row in table.rows] == [
+        ["this plan", "5,000", "2,000", "500", "0.50"],
+        ["all in B", "15,000", "0", "2,500", "2.50"],
+        ["all in A", "does not fit", "", "", ""],
+    ]
+    plan.memories = (memories[0], replace(memories[1], rate=None))
+    assert "ms" not in rivals_table(plan).title
+    board = replace(by_name("nrf52dk"), ram=(Bank("A", 100), Bank("B", 100)))
+    plan.memories = memories
+    assert [(each.part, each.bytes) for each in spread_of(plan, board)] == [("arena", 10)]
+    assert [row[-2] for row in shares_table(plan).rows] == ["90", "100"]
