@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -306,9 +306,10 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     streamed = _streamed(model, options)
     model, options = model if streamed is None else streamed.model, replace(options, stream=None, stream_input=None)
     _require_small_tensors(model, options)
-    given, (model, origins) = model, _simplified(model)
-    choice, kept, generated_ram_bytes = _choice(model, options)
-    bound, extra, planned = (_balanced if options.feed_rows is None else _fed)(model, options, choice)
+    given, planner = model, _Planner()
+    model, origins = _simplified(model, planner)
+    choice, kept, generated_ram_bytes = _choice(model, options, planner)
+    bound, extra, planned = (_balanced if options.feed_rows is None else _fed)(model, options, choice, planner)
     alignment = _alignment(extra)
     added = 0 if bound.feed is None else 1  # the operator that takes rows is not in the model
     program = program_of(bound, extra, planned, (0,) * added + origins)
@@ -349,7 +350,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         files,
         program,
         warming,
-        partial(_optimized, model, options, choice),
+        functools.cache(functools.partial(_optimized, model, options, choice)),
     )
 
 
@@ -378,9 +379,9 @@ def _require_optimization(options: CompileOptions) -> None:
 
 def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> dict[str, Size]:
     """Return the size of the program for each optimization."""
-    sizes = {}
+    sizes, planner = {}, _Planner()
     for optimize in OPTIMIZATIONS:
-        made = _planned(model, replace(options, ram=None, memories={}, optimize=optimize), choice)
+        made = planner.planned(model, replace(options, ram=None, memories={}, optimize=optimize), choice)
         sizes[optimize] = Size(made[2].ram_bytes, _instructions(*made))
     return sizes
 
@@ -392,7 +393,7 @@ class _Version(NamedTuple):
     origins: tuple[int, ...]
 
 
-def _simplified(model: Model) -> _Version:
+def _simplified(model: Model, planner: _Planner) -> _Version:
     """Return the version of a model whose program takes the least RAM: as it is, after `fold`, with a SLICE for each
     part of a SPLIT, or with its operators in another order."""
     folded, separate = Graph(model), _with_separate_parts(model)
@@ -403,7 +404,7 @@ def _simplified(model: Model) -> _Version:
     versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]
     if len(versions) == 1:
         return versions[0]
-    return min(versions, key=lambda each: _planned(each.model, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
+    return min(versions, key=lambda each: planner.planned(each.model, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
 
 
 def _version(model: Model, graph: Graph) -> _Version:
@@ -470,12 +471,14 @@ ANY_SIZE = 1 << 30
 """Size of a memory that is large enough for any model."""
 
 
-def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:
+def _choice(
+    model: Model, options: CompileOptions, planner: _Planner
+) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:
     """Return the kernels of a model's operators, the reasons for generated ones, and the RAM without the library."""
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
-    bound, extra, planned = _planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
+    bound, extra, planned = planner.planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
     kept = kept_kernels(program_of(bound, extra, planned), processors)
     return with_library(processors, kept), kept, planned.ram_bytes
 
@@ -487,16 +490,16 @@ The estimate is up to 0.6 % too high, so that the actual ratio is at most 1.02.
 """
 
 
-def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Plan a model that is fed rows, as `_planned` does, with the least RAM that costs hardly more instructions.
+def _fed(model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner) -> Planned:
+    """Plan a model that is fed rows, as the planner does, with the least RAM that costs hardly more instructions.
 
     The search ends at 1.5 times the least RAM, or at that of the program with the whole image. If every plan costs more
     instructions than allowed, the least RAM is used.
     """
-    smallest = _planned(model, options, choice)
+    smallest = planner.planned(model, options, choice)
     if options.ram is not None or options.memories:
         return smallest
-    unfed = _planned(model, replace(options, feed_rows=None), choice)
+    unfed = planner.planned(model, replace(options, feed_rows=None), choice)
     whole = _instructions(*unfed)
     low = smallest[2].ram_bytes
     limit = min(low * 3 // 2, unfed[2].ram_bytes)
@@ -508,7 +511,7 @@ def _fed(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned
         return taken is not None and taken <= FED_SHARE * whole
 
     def within(ram_bytes: int) -> Planned:
-        return _planned(model, replace(options, ram=ram_bytes), choice)
+        return planner.planned(model, replace(options, ram=ram_bytes), choice)
 
     found = smallest if is_fast(smallest) else within(limit)
     if not is_fast(found):
@@ -535,20 +538,23 @@ WITHOUT_SLOW_CALLS: dict[str, dict[str, Any]] = {"accumulates": {"accumulates": 
 """Changes of the choice of kernels after which no call has an attribute."""
 
 
-def _balanced(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Plan a model as `_planned` does, with more than the least RAM if that saves many instructions."""
-    smallest = _planned(model, options, choice)
+def _balanced(model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner) -> Planned:
+    """Plan a model as the planner does, with more than the least RAM if that saves many instructions."""
+    smallest = planner.planned(model, options, choice)
     if options.ram is not None or options.memories or options.optimize is not None:
         return smallest
-    return _in_longer_parts(_without_slow_calls(smallest, model, options, choice), model, options, choice)
+    smallest = _without_slow_calls(smallest, model, options, choice, planner)
+    return _in_longer_parts(smallest, model, options, choice, planner)
 
 
-def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+def _without_slow_calls(
+    planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner
+) -> Planned:
     """Return a plan without totals of rows, or lean kernels, if they cost many instructions; see `SLOWDOWN`."""
     for slow, changes in WITHOUT_SLOW_CALLS.items():
         if any(getattr(call, slow, False) for call in planned[2].calls):
             faster = choice._replace(**changes)
-            fast = _planned(model, options, faster)
+            fast = planner.planned(model, options, faster)
             least, taken = planned[2].ram_bytes, fast[2].ram_bytes
             slowdown = HALVING_SLOWDOWN if slow == "accumulates" and 2 * least <= taken else SLOWDOWN
             is_small = taken <= _interpreter_bytes(model, fast[1])
@@ -557,16 +563,19 @@ def _without_slow_calls(planned: Planned, model: Model, options: CompileOptions,
     return planned
 
 
-def _in_longer_parts(planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+def _in_longer_parts(
+    planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner
+) -> Planned:
     """Return a plan with up to a tenth more RAM if that saves many instructions.
 
     With the least RAM, a stage can have too few rows for the kernels that compute four windows at a time.
     """
     is_split = any(isinstance(call, Call) and call.rows is not None for call in planned[2].calls)
-    if not is_split or not _is_faster(_planned(model, replace(options, optimize=SPEED), choice), planned, MUCH_FASTER):
+    fastest = replace(options, optimize=SPEED)
+    if not is_split or not _is_faster(planner.planned(model, fastest, choice), planned, MUCH_FASTER):
         return planned
     limit = align_up(int(planned[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
-    found = _planned(model, replace(options, ram=limit), choice)
+    found = planner.planned(model, replace(options, ram=limit), choice)
     return found if _is_faster(found, planned, MUCH_FASTER) else planned
 
 
@@ -582,13 +591,45 @@ def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> i
     return None if total is None else total["cortex-m4", "-O2"]
 
 
-def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Bind a model to kernels, and plan its RAM."""
+class _Bound(NamedTuple):
+    """A model bound to kernels, with its state and scratch memory, and the bytes of state that feeding rows needs."""
+
+    given: Model
+    model: BoundModel
+    extra: StateAndScratch
+    feed_state: dict[str, int]
+
+
+class _Planner:
+    """Binds models to kernels and plans their RAM. What it is asked for again, it returns again."""
+
+    def __init__(self) -> None:
+        self._bound: dict[tuple[Any, ...], _Bound] = {}
+        self._known: dict[tuple[Any, ...], Planned] = {}
+
+    def planned(self, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
+        """Bind a model to kernels, and plan its RAM within the memory of the options."""
+        kernels = model, options.feed_rows, choice
+        if kernels not in self._bound:
+            self._bound[kernels] = _bound(*kernels)
+        asked = *kernels, options.ram, tuple(options.memories.items()), options.optimize
+        if asked not in self._known:
+            self._known[asked] = _planned(self._bound[kernels], options, choice)
+        return self._known[asked]
+
+
+def _bound(model: Model, feed_rows: int | None, choice: KernelChoice) -> _Bound:
+    """Bind a model to kernels."""
     feed, feed_state = None, dict[str, int]()
-    if options.feed_rows is not None:
-        (model, feed), feed_state = with_feeder(model, options.feed_rows), {FEED_COUNTER: FEED_COUNTER_BYTES}
+    if feed_rows is not None:
+        (model, feed), feed_state = with_feeder(model, feed_rows), {FEED_COUNTER: FEED_COUNTER_BYTES}
     bound = bind_model(model, choice.bind, feed, choice.bind_lean)
-    extra = StateAndScratch(bound, source.written)
+    return _Bound(model, bound, StateAndScratch(bound, source.written), feed_state)
+
+
+def _planned(kernels: _Bound, options: CompileOptions, choice: KernelChoice) -> Planned:
+    """Plan the RAM of a model that is bound to kernels."""
+    given, bound, extra, feed_state = kernels
     planned = plan(
         bound.model,
         BoundKernels(bound, extra, choice.overlap, accumulates=choice.accumulates),
@@ -596,13 +637,13 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> Pla
             {one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor} | feed_state,
             _alignment(extra),
             bound.states,
-            feed,
+            bound.feed,
             _view_alignment(bound, choice),
         ),
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
         optimize=options.optimize,
-        max_bytes=partial(_interpreter_bytes, model, extra),
+        max_bytes=functools.partial(_interpreter_bytes, given, extra),
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(
