@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import re
@@ -144,6 +145,16 @@ class SeedOrNot(Command):
         return super().parse_args(ctx, given)
 
 
+@functools.cache
+def _command_of(name: str) -> Any:
+    """Import a command. It is made once, however often the application is run in this process."""
+    from tflm.cli.parameters import command  # what most commands need
+
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(cls=SeedOrNot if name == "run" else Command)(command(function_of(name)))
+    return typer.main.get_command(single)
+
+
 class ImportedCommands(GivenParameters, Commands):
     """The commands, each imported when it is asked for."""
 
@@ -152,13 +163,7 @@ class ImportedCommands(GivenParameters, Commands):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command; return None if there is no such command."""
-        if cmd_name in self.commands and self.commands[cmd_name] is None:
-            from tflm.cli.parameters import command  # what most commands need
-
-            single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command(cls=SeedOrNot if cmd_name == "run" else Command)(command(function_of(cmd_name)))
-            self.commands[cmd_name] = typer.main.get_command(single)
-        return self.commands.get(cmd_name)
+        return _command_of(cmd_name) if cmd_name in self.commands else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by purpose, wrapped to the terminal."""

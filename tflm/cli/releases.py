@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from tflm.application.errors import OptionError
@@ -39,8 +40,14 @@ def releases(
 WORDS = {True: "yes", False: "no", None: "as the project says"}
 
 
+@functools.cache
+def _days() -> dict[str, str]:
+    """The day of each commit of TFLM's main branch."""
+    return dict(history())
+
+
 def _commit_date(version: Distribution) -> str:
-    return dict(history())[version.commit]
+    return _days()[version.commit]
 
 
 RELEASE_FIGURES = (
