@@ -143,12 +143,12 @@ def _middle(dtype: np.dtype[Any]) -> float:
 
 
 def _area(labels: Array, scores: Array) -> float | None:
-    try:
-        from sklearn.metrics import roc_auc_score
-    except ImportError:
-        return None
     present = np.unique(labels)
     if len(present) < 2 or (scores.shape[1] > 1 and len(present) != scores.shape[1]):
+        return None
+    try:
+        from sklearn.metrics import roc_auc_score  # slow to import
+    except ImportError:
         return None
     if scores.shape[1] <= 2:
         return float(roc_auc_score(labels, scores[:, -1].astype(np.float64)))
