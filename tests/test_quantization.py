@@ -250,8 +250,9 @@ def test_a_convolution_without_a_bias_gets_a_zero_for_each_channel(given: int) -
     assert np.frombuffer(content, np.float32).tolist() == [0, 0, 0]
 
 
+@pytest.mark.usefixtures("without_package")
 @pytest.mark.parametrize("float_io", [False, True])
-def test_no_operator_reads_a_float_output(float_io: bool) -> None:
+def test_no_operator_reads_a_float_output(float_io: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
     first = float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4)
@@ -259,6 +260,12 @@ def test_no_operator_reads_a_float_output(float_io: bool) -> None:
     graph = tflm.Model(prepared(tflm.Model(builder.build()), float_io)).subgraphs[0]
     read = {tensor for operator in graph.operators or () for tensor in operator.inputs or ()}
     assert bool(read & set(graph.outputs or ())) != float_io
+    given: list[bytes] = []
+    usual = module.quantized_by
+    monkeypatch.setattr(module, "quantized_by", lambda *of: given.append(bytes(of[1].data)) or usual(*of))
+    model = tflm.Model(builder.build())
+    tflm.quantize(model, float_models.samples(2, 8), io="float" if float_io else "int")
+    assert given == [prepared(model, float_io)]
     made = [(graph.tensors or [])[tensor] for operator in graph.operators or () for tensor in operator.outputs or ()]
     assert sorted(tuple(tensor.shape or ()) for tensor in made) == [(1, 2), (1, 4), *[(1, 4)] * float_io]
 

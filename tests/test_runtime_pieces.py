@@ -12,11 +12,19 @@ import tflm
 from tflm.memory import ARENA_ALIGNMENT, Buffer
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, LabelledBytes
+from tflm.memory.simple_memory_allocator import Allocation
 from tflm.runtime.growing_arena import in_growing_arena
 from tflm.runtime.host_placement import _colliding
-from tflm.runtime.micro_measurement import _alive_at, _alive_bytes, alive_at_each_step, covered_bytes
+from tflm.runtime.micro_measurement import (
+    PLANNER_WORKING_SPACE,
+    _alive_at,
+    _alive_bytes,
+    _minimum_arena_bytes,
+    alive_at_each_step,
+    covered_bytes,
+)
 from tflm.runtime.micro_profiler import Event, MicroProfiler
-from tflm.runtime.model_report import model_figures
+from tflm.runtime.model_report import _zero_point, model_figures
 from tflm.schema import BuiltinOperator, TensorType
 
 
@@ -150,6 +158,24 @@ def test_durations_are_added_up_for_each_tag() -> None:
     for handle in (-1, 4):
         with pytest.raises(tflm.InterpreterError):
             profiler.end_event(handle)
+
+
+@pytest.mark.parametrize(
+    ("scales", "zero_points", "shown"),
+    [((0.5,), (), ""), ((), (3,), ""), ((0.5,), (3,), "3"), ((0.5, 1.0), (5, -2), "-2..5"), ((0.5, 1.0), (4, 4), "4")],
+)
+def test_zero_points_are_shown_beside_scales(
+    scales: tuple[float, ...], zero_points: tuple[int, ...], shown: str
+) -> None:
+    assert _zero_point(tflm.schema.QuantizationParameters(scale=scales, zero_point=zero_points)) == shown
+
+
+@pytest.mark.parametrize("tail", [0, 1, 15, 16, 20, 33])
+@pytest.mark.parametrize("planner", [1, 8, 16, 28, 47])
+def test_the_planner_works_between_aligned_limits(tail: int, planner: int) -> None:
+    log = [Allocation("tail", "tensors", 1 << 10, tail, 1), Allocation("temp", PLANNER_WORKING_SPACE, 16, 512, 16)]
+    fitting = (size for size in range(0, 256, 16) if (size - tail) // 16 * 16 >= 16 + planner)
+    assert _minimum_arena_bytes(log, (1 << 10) + tail, [planner]) == next(fitting)
 
 
 def test_temp_buffers_lie_one_above_the_other_in_what_is_left() -> None:

@@ -568,6 +568,22 @@ def test_a_tensor_has_at_most_32_dimensions(rank: int) -> None:
     assert len(found) == (rank > 32)
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_variable", "is_filled"),
+    [((2, 3), False, False), ((2, 3), True, True), ((0,), False, True), ((2, 0), False, True), ((), False, False)],
+)
+def test_a_tensor_that_nothing_writes_may_be_read_if_it_is_empty_or_a_variable(
+    shape: tuple[int, ...], is_variable: bool, is_filled: bool
+) -> None:
+    builder = schema.ModelBuilder()
+    main = builder.subgraph()
+    x = main.tensor("x", shape, schema.TensorType.INT8, is_variable=is_variable)
+    y = main.tensor("y", shape, schema.TensorType.INT8)
+    main.operator("mine", [x], [y])
+    main.output(y)
+    assert any("has no value" in finding.reason for finding in tflm.verify(builder.build())) is not is_filled
+
+
 def places_of(data: bytes, kind: type[Table], at: int) -> Iterator[tuple[type[Table], int]]:
     """A table, and all tables below it that a vector or a field holds."""
     yield kind, at

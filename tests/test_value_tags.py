@@ -125,6 +125,34 @@ def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model
                 interpreter_of(tflm.Model(model), given_offsets)
 
 
+def test_scratch_buffers_of_a_branch_take_the_place_of_what_is_over_by_then() -> None:
+    """An input of the model that only the operator before the IF reads."""
+    builder = tflm.ModelBuilder()
+    main, branch = builder.subgraph(), builder.subgraph()
+    half = tflm.quantized(0.5)
+    inner = branch.input("inner", (1, 16), TensorType.INT8, half)
+    total = branch.tensor("total", (1, 16), TensorType.INT8, half)
+    branch.operator(BuiltinOperator.ADD_N, [inner, inner], [total])
+    branch.output(total)
+    condition, x = main.input("condition", (1,), TensorType.BOOL), main.input("x", (1, 16), TensorType.INT8, half)
+    a, y = (main.tensor(name, (1, 16), TensorType.INT8, half) for name in "ay")
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    main.operator(BuiltinOperator.IF, [condition, a], [y], IfOptions(then_subgraph_index=1, else_subgraph_index=1))
+    main.output(y)
+    model = tflm.Model(builder.build())
+    buffers = tflm.measure_arena(model, tflm.AllOpsResolver()).buffers
+    assert [buffer.kind for buffer in buffers].index("scratch") == len(buffers) - 1
+    names = [buffer.name for buffer in buffers if buffer.kind != "scratch"]
+    for over, is_sound in (("x", True), ("inner", False), ("total", False)):
+        place = 32 * names.index(over)
+        offsets = [*range(0, 32 * len(names), 32), place]
+        if is_sound:
+            interpreter_of(model, offsets)
+        else:
+            with pytest.raises(tflm.ArenaError, match="loses a value"):
+                interpreter_of(model, offsets)
+
+
 def counted(width: int) -> models.Case:
     """A model that sets a variable with CALL_ONCE and counts in it, and inputs of two invokes."""
     ones = [np.ones((1, width), np.float32)]
