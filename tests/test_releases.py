@@ -21,7 +21,7 @@ from tflm import releases
 from tflm.kernels import REGISTRATIONS, registration
 from tflm.libraries.kernel_library import message
 from tflm.memory import lifetimes, simple_memory_allocator, tensor
-from tflm.releases import TODAY, WHEEL, Release, distributions, history
+from tflm.releases import TODAY, WHEEL, Commit, Release, distributions, history
 from tflm.releases.release import LATER, position
 from tflm.runtime import allocator_structures
 from tflm.schema import BuiltinOperator, IfOptions, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
@@ -128,6 +128,20 @@ def test_static_memory_is_asked_for_where_nothing_else_decides() -> None:
 def test_another_name_is_refused(name: str, said: str) -> None:
     with pytest.raises(tflm.ArgumentError, match=re.escape(said)):
         releases.by_name(name)
+
+
+@pytest.mark.parametrize(("digits", "found"), [("abcdef", "2 commits"), ("fedcba", "no commit"), ("abcdef0", "")])
+def test_a_commit_is_named_by_digits_that_no_other_has(
+    digits: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = [Commit(hash, "2026-01-01") for hash in ("abcdef001", "abcdef123")]
+    monkeypatch.setattr(releases, "history", lambda: commits)
+    named = releases._commit.__wrapped__
+    if not found:
+        assert named(digits) == commits[0]
+    else:
+        with pytest.raises(tflm.ArgumentError, match=f"^{found} of TFLM's main branch"):
+            named(digits)
 
 
 def test_only_names_and_releases_are_taken() -> None:

@@ -15,8 +15,8 @@ from tflm.memory.byte_labels import Label, LabelledBytes
 from tflm.memory.simple_memory_allocator import Allocation
 from tflm.runtime.growing_arena import in_growing_arena
 from tflm.runtime.host_placement import _colliding
+from tflm.runtime.micro_allocator import PLANNER_WORKING_SPACE
 from tflm.runtime.micro_measurement import (
-    PLANNER_WORKING_SPACE,
     _alive_at,
     _alive_bytes,
     _minimum_arena_bytes,
