@@ -60,6 +60,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an unknown planner": (lambda: interpreter(planner="best"), "use one of greedy, linear"),
     "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "use one of greedy, linear"),
     "the class of a planner": (lambda: interpreter(planner=tflm.memory.GreedyMemoryPlanner), "a planner is a name"),
+    "a number for a planner": (lambda: interpreter(planner=4), "a planner is a name"),
     "an unknown target": (lambda: tflm.targets.by_name("z80"), "use one of host"),
     "no profiler": (lambda: interpreter(profiler="yes"), "begin_event and end_event, or None, not 'yes'"),
     "the class of a profiler": (lambda: interpreter(profiler=tflm.MicroProfiler), "a profiler is an object"),

@@ -18,7 +18,16 @@ from tflm.device import Device
 from tflm.device.device import NEVER, Facts
 from tflm.device.session import READ_SECONDS, Kind, Session
 from tflm.device.transports import wire_to
-from tflm.device.verdict import FLOAT_ERROR, Status, Verdict, WrongOperator, compare, first_difference, made_by
+from tflm.device.verdict import (
+    FLOAT_ERROR,
+    Status,
+    Verdict,
+    WrongOperator,
+    _Expected,
+    compare,
+    first_difference,
+    made_by,
+)
 from tflm.libraries import library_for
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
@@ -31,8 +40,29 @@ from tflm.schema import (
     SubgraphBuilder,
     TensorType,
     TransposeConvOptions,
+    VarHandleOptions,
     quantized,
 )
+
+# --- What is compared ------------------------------------------------------------------------------------------------
+
+
+def test_operators_that_make_a_handle_are_not_compared() -> None:
+    """Also if they make other tensors; operators that make nothing may be compared."""
+    builder = ModelBuilder()
+    main, branch = builder.subgraph(), builder.subgraph()
+    branch.output(branch.input("inner handle", (), TensorType.RESOURCE), branch.input("inner", (1, 4), TensorType.INT8))
+    x = main.input("x", (1, 4), TensorType.INT8)
+    condition, handle = main.constant("condition", [True]), main.tensor("handle", (), TensorType.RESOURCE)
+    outputs = [main.tensor("same", (), TensorType.RESOURCE), main.tensor("y", (1, 4), TensorType.INT8)]
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v"))
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, x], [])
+    options = IfOptions(then_subgraph_index=1, else_subgraph_index=1)
+    main.operator(BuiltinOperator.IF, [condition, handle, x], outputs, options)
+    main.output(outputs[1])
+    expected = _Expected(tflm.Model(builder.build()), tflm.targets.HOST, REFERENCE)
+    assert expected._has_handles == [True, False, True]
+
 
 # --- Time and ports --------------------------------------------------------------------------------------------------
 

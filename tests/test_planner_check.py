@@ -110,6 +110,15 @@ class Shared(GreedyMemoryPlanner):
         self._buffers = self.everything
 
 
+class SharesItsPlan(GreedyMemoryPlanner):
+    last: list[int]
+
+    def _placed(self) -> list[int]:
+        if self._offsets is None:
+            type(self).last = self._offsets = self.place(self._buffers)
+        return [*self.last, *self._offsets[len(self.last) :]]
+
+
 class PreservesLess(LinearMemoryPlanner):
     place = staticmethod(place_greedily)
 
@@ -220,6 +229,7 @@ FAULTS = {
             Moving,
             CountsFailures,
             Shared,
+            SharesItsPlan,
             PreservesLess,
             CountsFromOne,
             GrowsWhenAsked,

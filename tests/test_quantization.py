@@ -125,6 +125,7 @@ def test_no_rule_is_dynamic_and_only_convolutions_have_a_scale_for_each_channel(
         assert by_channel == ("CONV" in rule["operation"])
         assert config["activation_tensor_config"]["symmetric"] == (activations == "int16")
         assert config["weight_tensor_config"]["symmetric"]
+        assert (config["compute_precision"], config["explicit_dequantize"]) == ("INTEGER", False)
 
 
 def four_bit_layer(scales: int) -> tflm.Model:
@@ -271,6 +272,20 @@ def test_no_operator_reads_a_float_output(float_io: bool, monkeypatch: pytest.Mo
 
 
 # Repairs after
+
+
+@pytest.mark.parametrize("operands", [[], [-1]])
+def test_a_layer_without_a_bias_is_left_as_it_is(operands: list[int]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), TensorType.INT8, quantized(0.5))
+    weights = main.constant("w", np.ones((3, 2), np.int8), quantized(0.5))
+    y = main.tensor("y", (1, 3), TensorType.INT8, quantized(0.5))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, *operands], [y], FullyConnectedOptions())
+    main.output(y)
+    before = tflm.Model(builder.build())
+    (operator,) = tflm.Model(with_fitting_biases(bytes(before.data), before)).subgraphs[0].operators or ()
+    assert operator.inputs == (x, weights, *operands)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
