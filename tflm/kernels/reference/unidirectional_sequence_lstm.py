@@ -438,9 +438,7 @@ class FloatLstm:
         change = gates[:, -self._units :]
         if self._is_tanh:
             change = np.tanh(change)
-        cell = forget * cell + input * change
-        if self._clip < np.inf:
-            cell = clip(cell, -self._clip, self._clip)
+        cell = clip(forget * cell + input * change, -self._clip, self._clip)
         return np.tanh(cell) * output, cell
 
 

@@ -90,7 +90,6 @@ def _encoded(name: str, scheme: Scheme, encode: Encode, tensor: TfLiteTensor) ->
     if found is None:
         return None
     form = form._replace(codes=found[0], metadata=found[1])
-    scheme.check(form, tensor)
     decoded = scheme.decode(form)
     assert decoded.tobytes() == values.tobytes(), f"{name} is not lossless for tensor {tensor.name!r}"
     return Encoding(name, scheme, *found)
