@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.binding import ffi
 
 from tflm.compiler import llvm_ir
 from tflm.compiler.language import ELEMENTS, Intrinsic, Kernel, Kind, called, kinds, parameters_of_record, record_of
@@ -21,6 +22,8 @@ from tflm.compiler.llvm_ir import entry_of
 from tflm.compiler.processor import processor
 
 os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().name, processor().features
+
+ffi.register_lock_callback = lambda acquired, released: None  # numba would time each of thousands of calls of LLVM
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
@@ -62,6 +65,15 @@ class _Functions(AOTCodeLibrary):  # type: ignore[misc]
         return 0
 
 
+class _Entry(AOTCodeLibrary):  # type: ignore[misc]
+    """The entry of a kernel, with all functions that are inlined into it."""
+
+    def _optimize_final_module(self) -> None:
+        """Run LLVM's passes once: numba's first, cheaper run is for reference counts, which kernels do not have."""
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
+
+
 class _Codegen(JITCPUCodegen):  # type: ignore[misc]
     """Numba's code generator, without linking and running machine code."""
 
@@ -96,6 +108,23 @@ def _known_signature(function: Any, context: Any, arguments: tuple[types.Type, .
 types.BaseFunction.get_call_type = _known_signature
 
 
+_signature_of_inlined = types.Dispatcher.get_call_type
+
+
+def _signature_without_constants(
+    function: Any, context: Any, arguments: tuple[types.Type, ...], keywords: dict[str, Any]
+) -> Any:
+    """Return the signature of a call of an inlined function, by the types of its arguments alone.
+
+    Numba would compile the function again for each constant that it is called with, a fifth of all functions. LLVM
+    inserts the constants when it inlines the function.
+    """
+    return _signature_of_inlined(function, context, tuple(map(types.unliteral, arguments)), keywords)
+
+
+types.Dispatcher.get_call_type = _signature_without_constants
+
+
 def object_of(kernel: Kernel) -> bytes:
     """The object file of a kernel."""
     functions = {name: types.Dispatcher(_of_function(function)) for name, function in kernel.functions.items()}
@@ -111,7 +140,7 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
     entry."""
     compiled = function.overloads[arguments]
     context = compiled.target_context
-    library = AOTCodeLibrary(context.codegen(), kernel.symbol)
+    library = _Entry(context.codegen(), kernel.symbol)
     module = library.create_ir_module(kernel.symbol)
     builder, given = entry_of(module, kernel)
     left = iter(given)
