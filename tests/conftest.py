@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,11 @@ CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks, and register the hooks that save time."""
+    with contextlib.suppress(ImportError):  # without the extra `fast`
+        from tflm.compiler import compiler_process  # here, as coverage has begun by now
+
+        # Minutes pass between tests that compile. A new process would import numba and compile shared functions again.
+        compiler_process.STILL_TICKS = sys.maxsize
     pytest_costs.register(config)
     config.addinivalue_line("markers", outcomes.MARK)
     config.addinivalue_line("markers", "slow: a test of a module that takes long; `make test-fast` leaves it out")
