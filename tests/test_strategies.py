@@ -30,6 +30,8 @@ from tflm.testing import (
     quantized_models,
     single_operator_models,
 )
+from tflm.testing.kernel_check import _described
+from tflm.testing.operators.custom import prefix_code, tables_of
 
 Array = np.ndarray[Any, Any]
 
@@ -114,6 +116,41 @@ def test_every_call_of_an_allocator_is_drawn() -> None:
         "resize_buffer",
         "restore",
     }
+
+
+def test_a_second_invoke_has_other_data_and_the_same_indices() -> None:
+    data = counter(TensorType.INT8, 4, with_init=True)
+    for dtype, is_data in {
+        "f4": True,
+        "i1": True,
+        "u1": True,
+        "?": True,
+        "i2": False,
+        "i4": False,
+        "i8": False,
+    }.items():
+        values = np.arange(6).astype(dtype).reshape(2, 3)
+        case = _described(data, [[values]])
+        (first,), (second,) = case.invocations
+        assert first.tolist() == values.tolist()
+        assert second.tolist() == (values.reshape(-1)[::-1].reshape(2, 3) if is_data else values).tolist()
+        assert _described(data, [[values], [values]]).invocations == [[values], [values]]
+
+
+@pytest.mark.parametrize(("first", "step"), [(1, 1), (2, 1), (1, 3), (3, 2), (5, 4)])
+def test_tables_of_a_prefix_code_lead_to_its_symbols(first: int, step: int) -> None:
+    """Each entry is a symbol with the length of its code, or the bits of the next table and the way to it."""
+    codes = dict(zip(prefix_code(np.random.default_rng(first), 9), range(100, 109), strict=True))
+    table = tables_of(codes, first, step, 16)
+    for code, symbol in codes.items():
+        at, bits, rest = 0, first, code + "0" * 8
+        while not table[at + int(rest[:bits], 2)] >> 15:
+            entry = table[at + int(rest[:bits], 2)]
+            at, rest, bits = at + int(rest[:bits], 2) + (entry & 0x7FF), rest[bits:], (entry >> 11) + 1
+        entry = table[at + int(rest[:bits], 2)]
+        length = entry >> 11 & 15
+        assert entry & 0x7FF == symbol
+        assert len(rest) - length == 8
 
 
 def test_the_package_is_imported_without_hypothesis() -> None:

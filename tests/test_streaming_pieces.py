@@ -376,6 +376,13 @@ def strided_branches(*strides: int, frames: int = 20) -> tflm.Model:
     return tflm.Model(images.main.builder.build())
 
 
+def strided_image(*strides: int) -> tflm.Model:
+    """A convolution of an image with a stride along each of its sides."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 20, 2))
+    images.main.output(images.convolution(images.last, 2, (3, 3), strides, padding=Padding.VALID))
+    return tflm.Model(images.main.builder.build())
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_the_axis_is_chosen_that_saves_most_work(is_turned: bool, causal: bool) -> None:
@@ -404,6 +411,8 @@ def test_the_axis_is_chosen_that_saves_most_work(is_turned: bool, causal: bool) 
         (strided_branches(2, 3), 4, r"use hops of 6, 12, 18 frames"),
         (strided_branches(3, 7), 1, r"saves no work: operator \d \(CONV_2D\) needs the whole window again"),
         (strided_branches(9), 1, r"use hops of 9, 18 frames"),
+        (strided_image(2, 3), 1, r"use hops of 2, 4, 6, \.\.\."),  # along the side that saves most work
+        (strided_image(3, 2), 1, r"use hops of 2, 4, 6, \.\.\."),
         (strided_branches(1, frames=4), 4, "a hop of 4 frames leaves nothing of a window of 4; use 3 or less"),
     ],
 )
