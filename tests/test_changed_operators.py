@@ -82,11 +82,11 @@ def _other_shapes(shape: tuple[int, ...], is_constant: bool) -> list[tuple[int, 
     return found
 
 
-def changed(data: bytes, field: str | None) -> Iterator[tuple[str, bytes]]:
-    """Each change of the first subgraph's last operator, or of one field, in words, and the model with it."""
-    root = read_model(memoryview(data))
+def changed(data: bytes, kind: str, field: str | None) -> Iterator[tuple[str, bytes]]:
+    """Each change of the first subgraph's last operator of a kind, or of one field, in words, and the model with it."""
+    root, model = read_model(memoryview(data)), tflm.Model(data)
     (subgraph, *_) = root.subgraphs or ()
-    (*_, operator) = subgraph.operators or ()
+    (*_, operator) = (each for each in subgraph.operators or () if model.operator_name(each) == kind)
     constants = {i for i, each in enumerate(subgraph.tensors or ()) if (root.buffers or [])[each.buffer].data}
     for owner, name, value in [*settings_of(subgraph, operator, constants)]:
         if field not in (None, name):
@@ -138,7 +138,7 @@ def test_what_tflm_refuses_is_refused(oracle: Oracle, name: str) -> None:
         types = frozenset((tensor.type, tensor.quantization is not None) for tensor in tensors)
         if types in seen:
             continue
-        for change, model in changed(bytes(data), "quantization" if seen else None):
+        for change, model in changed(bytes(data), name, "quantization" if seen else None):
             try:
                 parsed = tflm.Model(model)
             except tflm.TflmError:

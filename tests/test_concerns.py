@@ -34,7 +34,10 @@ BUILDS = (
 def changes_of(name: str) -> list[tflm.Model]:
     """A model of an operator with inputs of one type, and some changes of it."""
     data, _ = LARGE[name]()
-    found = (data, *(other for _, other in itertools.islice(changed(bytes(data), None), 0, None, STEP)))
+    found = (
+        data,
+        *(other for _, other in itertools.islice(changed(bytes(data), name.split("-")[0], None), 0, None, STEP)),
+    )
     return [tflm.Model(each) for each in found if not tflm.verify(each)]
 
 

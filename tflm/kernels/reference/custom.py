@@ -82,7 +82,7 @@ def _cycles_in(custom_options: bytes | memoryview) -> int:
 
 
 def _prepare_circular_buffer(context: KernelContext, node: Node) -> None:
-    input, output = node.input(0), node.output(0)
+    input, output = node.expect_tensors(inputs=1)
     require_same_type(input, output)
     require_type(input, TensorType.INT8)
     fits = len(input.dims) >= 4 and len(output.dims) >= 4
