@@ -22,6 +22,10 @@ SPARE_ARENAS: dict[int, list[bytearray]] = {}
 """Arenas by size whose interpreters are gone, since pages of memory that are new take long to write."""
 
 
+FIRST_BYTES = 1 << 15
+"""The arena that is tried first: to fill a large one takes longer than to run most models."""
+
+
 @functools.cache
 def unwritten(size: int) -> bytes:
     """The contents of an arena at first."""
@@ -32,11 +36,24 @@ def run(
     model: bytes | tflm.Model, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any
 ) -> list[Arrays]:
     """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
+    parsed = model if isinstance(model, tflm.Model) else tflm.Model(model)
+    first = min(FIRST_BYTES, arena_bytes)
+    try:
+        return _run_in(first, parsed, invocations, options)
+    except tflm.ArenaExhausted:
+        if first == arena_bytes:
+            raise
+        return _run_in(arena_bytes, parsed, invocations, options)
+
+
+def _run_in(
+    arena_bytes: int, model: tflm.Model, invocations: Sequence[Arrays], options: dict[str, Any]
+) -> list[Arrays]:
+    """Outputs of the invokes of an interpreter with an arena of this size."""
     spare = SPARE_ARENAS.setdefault(arena_bytes, [])
     arena = spare.pop() if spare else bytearray(arena_bytes)
     arena[:] = unwritten(arena_bytes)
-    parsed = model if isinstance(model, tflm.Model) else tflm.Model(model)
-    interpreter = tflm.MicroInterpreter(parsed, RESOLVER, arena, **options)
+    interpreter = tflm.MicroInterpreter(model, RESOLVER, arena, **options)
     interpreter.allocate_tensors()
     outputs = []
     for inputs in invocations:

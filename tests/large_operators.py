@@ -6,6 +6,7 @@ Types, options and the shapes of outputs follow from what registrations and opti
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,12 @@ LARGE_SHAPE = (1, 64, 64, 32)
 LARGE: dict[str, Callable[[], OperatorCase]] = {}
 """Models whose tensors are so large that an array allocated in each invoke shows, by names that begin with the
 operator's."""
+
+
+@functools.cache
+def large_arena() -> bytearray:
+    """An arena for each of them, one after the other: to make one takes longer than most invokes."""
+    return bytearray(1 << 24)
 
 
 @dataclass(frozen=True)

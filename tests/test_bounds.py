@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import flatbuffers
 import numpy as np
 import pytest
-from large_operators import LARGE
+from large_operators import LARGE, large_arena
 from sampling import one_type_each, some
 from test_broken_models import finished, table_of, vector_of
 
@@ -142,8 +142,8 @@ def test_every_kernel_declares_what_it_keeps(name: str, engine: str) -> None:
     as the operator's options need not be declared.
     """
     data, _ = LARGE[name]()
-    interpreter_of(data, bytearray(1 << 24), engine).allocate_tensors()  # so that kernels are compiled, and tables made
-    interpreter = interpreter_of(data, bytearray(1 << 24), engine)
+    interpreter_of(data, large_arena(), engine).allocate_tensors()  # so that kernels are compiled, and tables made
+    interpreter = interpreter_of(data, large_arena(), engine)
     gc.collect()
     tracemalloc.start()
     try:

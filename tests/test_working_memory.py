@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from large_operators import LARGE
+from large_operators import LARGE, large_arena
 from sampling import one_type_each, some
 from working_memory import TRANSIENT_LIMIT, numpy_transient_limit, transient_and_growth
 
@@ -23,9 +23,7 @@ def compiled(names: Iterable[str]) -> list[str]:
 
 def ready(name: str, *delegates: Compiled) -> tflm.MicroInterpreter:
     model, (inputs, *_) = LARGE[name]()
-    interpreter = tflm.MicroInterpreter(
-        tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 24), delegates=delegates
-    )
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), large_arena(), delegates=delegates)
     interpreter.allocate_tensors()
     for i, values in enumerate(inputs):
         interpreter.input(i).data[...] = values
