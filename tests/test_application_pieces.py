@@ -12,13 +12,17 @@ import pytest
 from example_models import INT8_MODEL
 
 import tflm
+from tflm import releases
 from tflm.application.compiled_fit import CompiledFit, code_bytes_on, compile_command
 from tflm.application.compression_report import Decoding
-from tflm.application.errors import OptionError
+from tflm.application.errors import OptionError, RequestError
 from tflm.application.flash_report import _arena_findings, _operator_table, linked_fit
 from tflm.application.machine import MachineOptions
+from tflm.application.projects import machine_of_project, origin_of_project
+from tflm.application.projects.bare import _emulated_addresses, stm32_values
 from tflm.application.several_memories import (
     SLOW_COST,
+    drawn_memories,
     memories_of,
     memories_of_board,
     rivals_table,
@@ -222,3 +226,61 @@ def test_a_plan_is_compared_with_simpler_ones_in_bytes_and_milliseconds() -> Non
     plan.memories = memories
     assert [(each.part, each.bytes) for each in spread_of(plan, board)] == [("arena", 10)]
     assert [row[-2] for row in shares_table(plan).rows] == ["90", "100"]
+
+
+def test_memories_are_drawn_with_what_is_in_each() -> None:
+    machine = MachineOptions(target="cortex-m4").machine()
+    on: dict[str, Any] = {"target": machine.target, "kernels": machine.kernels}
+    plan = tflm.plan(TINY, memories=[("A", 1 << 12, 6.0), ("B", 16, 1.0)], **on)
+    drawn = {name.partition(",")[0]: figures for name, figures in drawn_memories(plan, machine).items()}
+    whole = tflm.measure_arena(plan.model, tflm.AllOpsResolver(), planner=plan.planner(), **on)
+    home = plan.memories[plan.home]
+    assert list(drawn) == [home.name, *(each.name for each in plan.others)]
+    for each in plan.memories:
+        found, is_home = drawn[each.name], each is home
+        assert (found["tail_bytes"], found["temp_bytes"]) == (
+            (whole.tail_bytes, whole.temp_bytes) if is_home else (0, 0)
+        )
+        assert (found["minimum_arena_bytes"], found["head_bytes"]) == (each.used_bytes, each.buffer_bytes)
+        assert all(0 <= b["offset"] <= each.buffer_bytes - b["bytes"] for b in found["buffers"])
+    assert sum(len(found["buffers"]) for found in drawn.values()) == len(plan.buffers)
+
+
+# --- Projects --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::tflm.VersionAssumed")
+def test_a_chosen_release_is_the_one_that_a_project_pins() -> None:
+    newest, earlier = releases.distributions()["zephyr"][-1], releases.distributions()["zephyr"][-2]
+    for named, pinned in ((None, newest), (f"zephyr {earlier.version}", earlier)):
+        machine = MachineOptions(board="nrf52840dk", release=named).machine()
+        assert machine_of_project(machine, "zephyr").kernels.release.distribution == pinned
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-b", "pico", "m", "p"],
+        ["--board", "pico", "m", "p"],
+        ["--board=pico", "m", "p"],
+        ["-bpico", "m", "p"],
+        ["m", "p"],
+    ],
+)
+def test_a_project_names_the_board_once_wherever_it_was_named(words: list[str]) -> None:
+    on = MachineOptions(board="pico")
+    assert origin_of_project(["/bin/tflm", "export", *words], on) == "tflm export m p --board pico"
+
+
+@pytest.mark.parametrize("banks", ["SDRAM", "SRAM SDRAM", "SDRAM SRAM"])
+def test_a_part_of_st_has_no_sdram_set_up(banks: str) -> None:
+    board = by_name("stm32f746g-disco")
+    placements = [SimpleNamespace(bank=Bank(name, 1)) for name in banks.split()]
+    build: Any = SimpleNamespace(chip=board.chip, machine=SimpleNamespace(board=board), placements=placements)
+    with pytest.raises(RequestError, match="does not set up SDRAM"):
+        stm32_values(build)
+
+
+def test_memories_of_an_emulated_board_follow_each_other() -> None:
+    banks = [Bank("A", 16), Bank("PSRAM", 32), Bank("B", 8), Bank("SDRAM", 4), Bank("C", 1)]
+    assert [*_emulated_addresses(banks, 0x100, 0x1000)] == [0x100, 0x1000, 0x110, 0x1020, 0x118]

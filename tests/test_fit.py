@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ import tflm
 from tflm.application import fit as fit_module
 from tflm.application import fit_search
 from tflm.application.fit import advice, boards_that_would_do, fit_figures, fit_report
-from tflm.application.fit_search import Candidate, FitSearch, FitStep
+from tflm.application.fit_search import Candidate, FitSearch, FitStep, SearchTime
 from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.cli.output import plain
+from tflm.errors import ArenaError
 from tflm.firmware.board_fit import Answer, board_fit
 from tflm.libraries import library_for
 from tflm.schema import ModelBuilder, Padding
@@ -174,6 +176,11 @@ def test_the_streaming_form_is_tried_where_a_hop_is_given() -> None:
     assert [step.name for step in found.steps] == ["as it is", "streaming form"]
     assert found.chosen.name == "streaming form"
     assert found.chosen.extra_macs == 1 / 8 - 1
+    used, before = (
+        {each.operator_name(op) for op in each.subgraphs[0].operators or ()} for each in (found.model, model)
+    )
+    assert found.chosen.needed_operators == (*sorted(used - before),) != ()
+    assert found.chosen.extra_file_bytes == len(found.data) - len(model.data)
     assert found.model.subgraphs[0].tensors[found.model.subgraphs[0].inputs[0]].shape == (1, 2, 1, 4)
     assert "-87.5% work" in str(fit_report(found, "x").tables[0].rows)
     refused = tflm.fit(model, board=M4, hop=3)
@@ -388,3 +395,48 @@ def test_advice_is_about_what_is_missing(fits_ram: bool, fits_flash: bool) -> No
     flash = ["the file needs 5 B less, or more flash"] * (not fits_flash)
     ram = ["memory peaks at operator 3 ADD with 800 B: halving the channels of '600 bytes' saves 300 B there"]
     assert list(advice(MODEL, original, smallest)) == flash + ram * (not fits_ram)
+
+
+@pytest.mark.parametrize(("tail", "pairs"), [(100, 3), (101, 2), (200, 2), (201, 1)])
+def test_head_and_tail_are_tried_where_the_tail_has_room(tail: int, pairs: int) -> None:
+    """The head in the largest memory of the chip first, the tail outside last."""
+    found: Any = SimpleNamespace(separate=SimpleNamespace(tail_arena_bytes=tail))
+    search = search_of(replace(candidate(), found=found))
+    search.board = board(("A", 100), ("B", 200), ("PSRAM", 1 << 20))
+    named = [(split.head.name, split.tail.name) for split in search._splits()]
+    every = [("B", "A"), ("A", "B"), ("B", "PSRAM"), ("A", "PSRAM")]
+    room = {"A": 100, "B": 200, "PSRAM": 1 << 20}
+    assert named == [each for each in every if room[each[1]] >= tail][:3]
+    search.candidates = [replace(candidate(), found=SimpleNamespace(separate=None))]
+    assert [*search._splits()] == []
+
+
+def test_the_cheapest_plan_of_several_memories_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_search, "memories_of_board", lambda found: [])
+    monkeypatch.setattr(fit_search, "Model", bytes)
+    plans = {size: SimpleNamespace(cost=cost, data=bytes(size)) for size, cost in ((1, 5.0), (2, 4.0), (3, 4.0))}
+    for chosen, others in ((2, (1, 2)), (2, (3, 2)), (3, (3, 1)), (1, (1, None))):
+        answers = [ArenaError("too small") if size is None else plans[size] for size in others]
+        monkeypatch.setattr(fit_search, "plan", Mock(side_effect=answers))
+        found = search_of(candidate())._in_memories(candidate().library, None, None)
+        assert len(found.data) == chosen
+    monkeypatch.setattr(fit_search, "plan", Mock(side_effect=ArenaError("too small")))
+    with pytest.raises(tflm.OperatorError, match="fit no memories"):
+        search_of(candidate())._in_memories(candidate().library, None, None)
+
+
+def test_the_first_library_has_most_of_the_time_and_the_last_all_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(fit_search, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    limited, unlimited = SearchTime(100.0), SearchTime(None)
+    shares = []
+    for is_last, now in ((False, 0.0), (False, 50.0), (True, 60.0), (True, 101.0)):
+        clock.now = now
+        limited.begin_library(is_last)
+        unlimited.begin_library(is_last)
+        shares.append(limited.of_step())
+        assert unlimited.of_step() is None
+    assert shares == pytest.approx([64.0, 32.0, 32.0, 0.0])
+    limited = SearchTime(100.0)
+    clock.now = 101.0 + 50.0
+    assert limited.of_step() == pytest.approx(40.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
 import inspect
 import itertools
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -24,11 +26,13 @@ from example_models import INT8_MODEL
 from test_cli import run
 
 import tflm
+from tflm.application import output_files
 from tflm.application.errors import OptionError
 from tflm.application.output_files import OutputRules, Written, obsolete_files
 from tflm.atomic_write import append, approval, write_atomically, write_files
 from tflm.cli.app import NAMES, function_of
 from tflm.cli.parameters import written_parameters
+from tflm.compiler import cached_files
 
 PACKAGE = Path(tflm.__file__).parent
 
@@ -337,6 +341,40 @@ def test_a_refit_that_fits_nothing_leaves_no_firmware(tmp_path: Path) -> None:
     answer = run("fit", INT8_MODEL, "--board", "nrf52dk", "--reserve", "60M", "-o", tmp_path)
     assert answer.returncode == 1
     assert [each.name for each in tmp_path.rglob("*") if each.is_file() and each.parent != tmp_path] == []
+
+
+def test_the_latest_files_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record: dict[str, bytes] = {}
+    monkeypatch.setattr(
+        output_files,
+        "cached_files",
+        SimpleNamespace(
+            read=record.get,
+            write=record.__setitem__,
+            locked=contextlib.nullcontext,
+            sha256=cached_files.sha256,
+        ),
+    )
+    monkeypatch.setattr(output_files, "MAX_RECORDED", 3)
+    files = {tmp_path / name: name.encode() for name in "abcdefgh"}
+    OutputRules()({path: data for path, data in files.items() if path.name in "abcd"})
+    OutputRules()({path: data for path, data in files.items() if path.name in "bce"})
+    assert len(output_files._recorded()) == 3
+    for path, data in files.items():
+        path.write_bytes(data)
+    for path in files:
+        if path.name in "bce":
+            OutputRules().require(path, Written.FILE)
+        else:
+            with pytest.raises(OptionError, match="--force replaces it"):
+                OutputRules().require(path, Written.FILE)
+    foreign = dict.fromkeys(sorted(files)[4:], b"other")
+    foreign.pop(tmp_path / "e")
+    for count, ending in ((1, "f exists"), (3, "h exists")):
+        with pytest.raises(OptionError, match=ending):
+            OutputRules()(dict(list(foreign.items())[:count]))
+    with pytest.raises(OptionError, match="f and 1 more exists"):
+        OutputRules()(dict.fromkeys([tmp_path / name for name in "adf"] + [tmp_path / "h"], b"other"))
 
 
 def test_outputs_are_checked_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -613,7 +613,7 @@ VARIANTS = {
     "zephyr": ("mimxrt1060-evk", "nrf52dk reference"),
     "platformio": ("esp32-cam", "nano33ble", "pico", "nrf52dk reference", "nucleo-h743zi cmsis-nn:size"),
     "qemu": ("nucleo-h743zi", "corstone-300 cmsis-nn:size", "pico reference"),
-    "pico": ("pico2", "pico cmsis-nn:size"),
+    "pico": ("pico2", "feather-rp2040", "pico cmsis-nn:size"),
     "stm32": ("nucleo-f746zg", "nucleo-h743zi", "nucleo-l476rg cmsis-nn:size", "nucleo-f446re reference"),
 }
 """Other boards for each kind, and kernels that are not the usual ones."""
