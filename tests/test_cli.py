@@ -13,6 +13,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -553,6 +554,9 @@ def test_a_profile_whose_rows_do_not_add_up_to_its_headline_says_so() -> None:
     operators = [OperatorTime(0, 0, "RELU", 1.0, 25.0, 0.1, 0), OperatorTime(1, 0, "RELU", 1.0, 75.0, 0.3, 0)]
     assert timing_report(100, 3, operators).notes == [disagreement_line(100, 25)]
     assert timing_report(25, 3, operators).notes == []
+    timed = [operators[0], replace(operators[0], multiply_accumulates=50), OperatorTime(0, 1, "ADD", 1.0, 0.0, 0.0, 5)]
+    (table,) = timing_report(25, 3, timed).tables
+    assert [(row[-2], row[-1]) for row in table.rows] == [("", ""), ("50", "2"), ("5", "")]
     report = figures("profile", INT8_MODEL, "--runs", 3)
     total = sum(operator["microseconds"] for operator in report["operators"])
     assert report["operators_microseconds"] == pytest.approx(total)

@@ -75,6 +75,10 @@ def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_sa
     for ours, original in zip(answers(found.model), answers(MODEL)):
         assert (ours == original).all()
     assert not any(step.fits for step in found.steps[:-1])
+    files = found.files()
+    assert files["model.tflite"] == found.data
+    array = re.findall("0x([0-9a-f]{2})", str(files["firmware/model_data.cc"]))
+    assert bytes.fromhex("".join(array)) == found.data
 
 
 @pytest.mark.parametrize("reserve", [0, 160_000])
