@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tflm.testing.drawing import OperatorCase
 from tflm.testing.operators import OPERATORS
 
 MANY = 100
 """Fewest examples in a hypothesis profile of `make long`; the others draw fewer."""
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+"""The characters of UTF-8. By default, hypothesis encodes each of them first, which takes a second."""
 
 
 def some(values: Iterable[Any], *often: Any) -> list[Any]:
@@ -40,11 +45,17 @@ def examples(count: int) -> int:
     return count if settings().max_examples >= MANY else max(2 * count // 5, 1)
 
 
+def apart(count: int) -> int:
+    """Return 1 in `make long`, which tries every case, and this many in `make test`, which tries one out of so many."""
+    return 1 if settings().max_examples >= MANY else count
+
+
 def _rare(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.long)
 
 
-def drawn(operator: str, count: int) -> list[OperatorCase]:
+@functools.cache
+def drawn(operator: str, count: int) -> Sequence[OperatorCase]:
     """Models of an operator, with inputs; the same in every run."""
     found: list[OperatorCase] = []
 

@@ -20,7 +20,7 @@ import pytest
 from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import some
+from sampling import CHARACTERS, some
 from test_schema import tables_of, values_of
 
 import tflm
@@ -769,7 +769,7 @@ DIMENSIONS = st.lists(st.sampled_from([1, 2, 3, 0, -1]), max_size=4).map(tuple)
 CUSTOM_OPTIONS = ["T", "fft_length", "shift", "num_channels", "start_index", "end_index", "frame_step", "cycles_max"]
 CUSTOM_NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 7, 8, 31, -1, 2**31 - 1, -(2**31), 2**62, 0.5, 1e30, True])
 CUSTOM_MAPS: st.SearchStrategy[Any] = st.dictionaries(
-    st.sampled_from(CUSTOM_OPTIONS), CUSTOM_NUMBERS | st.text(max_size=2)
+    st.sampled_from(CUSTOM_OPTIONS), CUSTOM_NUMBERS | st.text(CHARACTERS, max_size=2)
 ) | st.builds(dict, T=st.sampled_from([0, 2, 7]), fft_length=CUSTOM_NUMBERS)
 """Options of custom operators. Most of them go by their places, so that the names matter little."""
 

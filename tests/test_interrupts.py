@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flatbuffers import flexbuffers
+from sampling import apart
 
 import tflm
 from tflm.compiler.calls import is_available
@@ -142,7 +143,7 @@ parsed = functools.cache(tflm.Model)
 
 def interpreter_of(model: bytes, delegates: Any, allocator: Any = None) -> tflm.MicroInterpreter:
     return tflm.MicroInterpreter(
-        parsed(model), RESOLVER, bytearray(1 << 20) if allocator is None else allocator,
+        parsed(model), RESOLVER, bytearray(1 << 19) if allocator is None else allocator,
         delegates=delegates,
     )  # fmt: skip
 
@@ -168,11 +169,12 @@ def ready(model: Callable[[], bytes], delegates: Any, invokes: int) -> tflm.Micr
 @pytest.mark.parametrize("invokes", [0, 1])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_an_invoke_may_be_interrupted_anywhere(model: Callable[[], bytes], invokes: int, delegates: Any) -> None:
+    """At the even instructions of the first invoke, and the odd ones of the second; or at all of both."""
     expected = answer(ready(model, delegates, invokes))
     instructions = instructions_of(ready(model, delegates, invokes).invoke)
     assert instructions > 5
     numpy_settings = np.geterr(), np.getbufsize()
-    for at in range(instructions):
+    for at in range(invokes % apart(2), instructions, apart(2)):
         interpreter = ready(model, delegates, invokes)
         with pytest.raises(Interrupt), interrupted_at(at):
             interpreter.invoke()
@@ -213,8 +215,8 @@ def test_allocating_may_be_interrupted_anywhere(delegates: Any, shared: bool) ->
     interpreter, arena = begun()
     instructions = instructions_of(interpreter.allocate_tensors)
     expected = answer(interpreter), used(arena)
-    some = random.Random(1).sample(range(200, instructions - 200), 8)
-    for at in (*range(0, 200, 23), *some, *range(instructions - 200, instructions, 3)):
+    some, step = random.Random(1).sample(range(200, instructions - 200), 8), 3 * apart(2)
+    for at in (*range(0, 200, 23), *some, *range(instructions - 200 + 3 * shared % step, instructions, step)):
         interpreter, arena = begun()
         with suppress(Interrupt), interrupted_at(at):  # the number of instructions varies a little
             interpreter.allocate_tensors()

@@ -18,6 +18,7 @@ from example_models import INT8_MODEL
 from flatbuffers import number_types
 from hypothesis import given
 from hypothesis import strategies as st
+from sampling import CHARACTERS
 
 import tflm
 from tflm import schema
@@ -139,7 +140,9 @@ FILLINGS = {"unset": lambda field: field.default, "empty": empty_value, "full": 
 
 # --- Random models ---------------------------------------------------------------------------------------------------
 
-STRINGS = st.text(max_size=6) | st.binary(max_size=6).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+STRINGS = st.text(CHARACTERS, max_size=6) | st.binary(max_size=6).map(
+    lambda raw: raw.decode("utf-8", "surrogateescape")
+)
 
 
 def scalars(code: str) -> st.SearchStrategy[Any]:
@@ -319,7 +322,7 @@ def test_another_reader_finds_what_was_written() -> None:
     assert elements.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@given(st.lists(st.binary(max_size=40), max_size=5), st.text(max_size=20))
+@given(st.lists(st.binary(max_size=40), max_size=5), st.text(CHARACTERS, max_size=20))
 def test_the_data_of_every_buffer_starts_at_a_multiple_of_16(contents: list[bytes], description: str) -> None:
     """Firmware reads constants in place, from a file that is itself aligned to 16 bytes."""
     buffers = [schema.Buffer(data=content) for content in contents]
@@ -330,7 +333,7 @@ def test_the_data_of_every_buffer_starts_at_a_multiple_of_16(contents: list[byte
         assert buffer.Bytes[start : start + len(content)] == content
 
 
-@given(st.sampled_from("BhHiIqf"), st.integers(1, 9), st.text(max_size=20))
+@given(st.sampled_from("BhHiIqf"), st.integers(1, 9), st.text(CHARACTERS, max_size=20))
 def test_a_buffer_may_be_a_view_of_elements_of_any_size(code: str, count: int, description: str) -> None:
     """They are written as the bytes that they are, aligned like any others."""
     elements = memoryview(bytes(range(count * struct.calcsize(code)))).cast(code)
