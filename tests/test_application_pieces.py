@@ -15,11 +15,15 @@ import tflm
 from tflm import releases
 from tflm.application.compiled_fit import CompiledFit, code_bytes_on, compile_command
 from tflm.application.compression_report import Decoding
+from tflm.application.device_run import verdict_line
 from tflm.application.errors import OptionError, RequestError
+from tflm.application.firmware_report import _origin
 from tflm.application.flash_report import _arena_findings, _operator_table, linked_fit
+from tflm.application.gate import _common_verdict, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.projects import machine_of_project, origin_of_project
 from tflm.application.projects.bare import _emulated_addresses, stm32_values
+from tflm.application.projects.compiled import _memory
 from tflm.application.several_memories import (
     SLOW_COST,
     drawn_memories,
@@ -32,9 +36,11 @@ from tflm.application.several_memories import (
 )
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.sdks import Span
+from tflm.device.verdict import Status
 from tflm.firmware.board_fit import board_fit
 from tflm.firmware.flash import OperatorFlash
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked
+from tflm.firmware.source_tree import Modified
 from tflm.planning.memories_plan import MemoryShare
 
 TINY = tflm.Model.from_file(INT8_MODEL)
@@ -284,3 +290,60 @@ def test_a_part_of_st_has_no_sdram_set_up(banks: str) -> None:
 def test_memories_of_an_emulated_board_follow_each_other() -> None:
     banks = [Bank("A", 16), Bank("PSRAM", 32), Bank("B", 8), Bank("SDRAM", 4), Bank("C", 1)]
     assert [*_emulated_addresses(banks, 0x100, 0x1000)] == [0x100, 0x1000, 0x110, 0x1020, 0x118]
+
+
+@pytest.mark.parametrize(("bank", "placed"), [("DTCM", ("DTCM", "a header")), ("RAM", ("", "")), (None, ("", ""))])
+def test_a_block_outside_of_the_usual_memory_has_its_attribute(bank: str | None, placed: tuple[str, str]) -> None:
+    build: Any = SimpleNamespace(usual_bank=Bank("RAM", 1))
+    how: Any = SimpleNamespace(memory=lambda bank: (bank.name, "a header"))
+    placement: Any = SimpleNamespace(bank=None if bank is None else Bank(bank, 1))
+    assert _memory(build, placement, how) == placed
+    assert _memory(build, placement, None) == _memory(build, None, how) == ("", "")
+
+
+# --- Sentences and names ---------------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_is_of_the_versions_that_have_it() -> None:
+    found = [_origin(Modified("a.cc", *versions)) for versions in ((), ("1", "1"), ("1", "3"))]
+    assert found == ["of no known version: changed locally", "of 1", "of 1 to 3"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "line"),
+    [
+        (["fits"], "m0: fits"),
+        (["fits", ""], ""),
+        (["fits", "fits"], "2 of 2 models pass"),
+        (["fits", "too large"], "1 of 2 models pass"),
+    ],
+)
+def test_models_of_a_gate_have_one_verdict(verdicts: list[str], line: str) -> None:
+    models: Any = [SimpleNamespace(model=f"m{i}", verdict=v, fits=v == "fits") for i, v in enumerate(verdicts)]
+    assert _common_verdict(models) == line
+
+
+def test_a_pattern_names_models_in_all_folders_once(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.tflite", "x/b.tflite", "x/y/c.tflite", "x/[d].tflite")]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "x" / "other").touch()
+    assert {*models_from([f"{tmp_path}/**/*.tflite"])} == {*paths}
+    assert models_from([str(paths[3]), str(paths[0]), f"{tmp_path}/*.tflite"]) == [paths[3], paths[0]]
+    with pytest.raises(RequestError, match="no files match"):
+        models_from([f"{tmp_path}/*.none"])
+
+
+@pytest.mark.parametrize(("invokes", "many"), [(0, "0 invokes"), (1, "1 invoke"), (2, "2 invokes")])
+def test_a_verdict_on_a_device_counts_invokes(invokes: int, many: str) -> None:
+    wrong = SimpleNamespace(operator_index=1, operator="ADD", tensor="y", invoke=2, overwrites=invokes > 1)
+    machine = MachineOptions(target="cortex-m4", kernels="cmsis-nn").machine()
+    said = {
+        Status.EQUAL: f"equal: 3 operators, {many}",
+        Status.DOCUMENTED: f"differs as cmsis-nn is known to: {many}",
+        Status.WRONG: f"differs: operator 1 ADD {'overwrites' if invokes > 1 else 'is wrong in'} y, invoke 2",
+    }
+    for status, line in said.items():
+        verdict: Any = SimpleNamespace(status=status, invokes=invokes, compared=3, wrong=wrong)
+        assert verdict_line(verdict, machine) == line

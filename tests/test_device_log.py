@@ -17,11 +17,12 @@ from oracle import Oracle
 from typer.testing import CliRunner
 
 import tflm
-from tflm.application.device_log import _arena_rows, forms_of_an_invoke
+from tflm.application.device_log import _arena_rows, _containers, forms_of_an_invoke
 from tflm.cli.app import app
-from tflm.firmware.arena_causes import Build, CommitRangeSearch
+from tflm.firmware.arena_causes import Build, CommitRange, CommitRangeSearch, contained_in
 from tflm.firmware.device_log import DeviceArena, Event, invokes_in, read_device_log
 from tflm.libraries import by_name, library_for
+from tflm.releases import TODAY, history
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
@@ -178,12 +179,24 @@ def test_the_first_invoke_of_a_model_with_variables_has_another_form(tmp_path: P
     assert told["other_events"] == []
     assert {op["subgraph_index"] for op in told["operators"]} == {0, 1}
     assert {op["runs"] for op in told["operators"] if op["subgraph_index"]} == {1}
-    assert sum(op["share"] for op in told["operators"] if not op["subgraph_index"]) == pytest.approx(1)
+    main = [op for op in told["operators"] if not op["subgraph_index"]]
+    assert sum(op["share"] for op in main) == pytest.approx(1)
+    assert f"ticks per invoke {7 * len(main)} " in " ".join(told["shown"].split())
     later, first = ({subgraph for (subgraph, _), _ in form} for form in forms_of_an_invoke(tflm.Model(CALLED_ONCE)))
     assert (later, first) == ({0}, {0, 1})
 
 
 # --- Arenas ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", ["cmsis-nn", "cmsis-nn:size", "reference"])
+def test_distributions_have_every_build_of_their_library(kernels: str) -> None:
+    target = tflm.targets.by_name("cortex-m4")
+    commits = CommitRange(history()[0], history()[-1])
+    library = library_for(kernels, target, TODAY)
+    found = _containers(Build(target, library, 0, commits))
+    assert found == contained_in(commits, kernels.partition(":")[0], static_memory=True) != []
+    assert _containers(Build(target, library, 0)) == []
 
 
 def test_a_size_that_only_one_side_has_is_listed() -> None:
