@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import subprocess
 import tempfile
@@ -173,6 +174,11 @@ def planes() -> tflm.Model:
     return tflm.Model(builder.build())
 
 
+@functools.cache
+def compiled_planes(optimize: str | None) -> tflm.CompiledModel:
+    return tflm.compile_model(planes(), optimize=optimize)
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("optimize", "most"), [("ram", 1.6), (None, 1.7), pytest.param("speed", 9, marks=pytest.mark.long)]
@@ -180,13 +186,12 @@ def planes() -> tflm.Model:
 def test_planes_are_transposed_in_little_more_ram_than_they_take(
     tmp_path: Path, optimize: str | None, most: float
 ) -> None:
-    model = planes()
-    compiled = tflm.compile_model(model, optimize=optimize)
+    compiled = compiled_planes(optimize)
     assert compiled.ram_bytes <= most * 3 * 24 * 24
     x = np.random.default_rng(1).integers(-128, 128, (1, 3, 24, 24)).astype(np.int8)
     (found,) = CheckedProgram(compiled, tmp_path).run([[x]])
     assert found is not None
-    np.testing.assert_array_equal(found[0], result_of(model, x))
+    np.testing.assert_array_equal(found[0], result_of(planes(), x))
 
 
 def parts_of_an_image(count: int, axis: int, strides: tuple[int, int], along: int) -> tflm.Model:
@@ -395,10 +400,10 @@ def test_optimizations_that_leave_no_choice_are_refused(options: dict[str, Any])
 
 
 def test_both_ends_are_told_beside_the_program() -> None:
-    compiled = tflm.compile_model(planes())
+    compiled = compiled_planes(None)
     sizes = compiled.optimized()
     assert sizes["ram"].ram_bytes <= compiled.ram_bytes <= sizes["speed"].ram_bytes
-    assert sizes["ram"].ram_bytes == tflm.compile_model(planes(), optimize="ram").ram_bytes
+    assert sizes["ram"].ram_bytes == compiled_planes("ram").ram_bytes
 
 
 @needs_compiler

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import numpy as np
@@ -44,6 +45,23 @@ def board(*banks: tuple[str, int], kernels: str = M4.kernels) -> Board:
 def answers(model: tflm.Model) -> list[np.ndarray[Any, Any]]:
     x = np.random.default_rng(7).integers(-128, 128, (1, 48, 48, 3)).astype(np.int8)
     return run(bytes(model.data), [[x]])[0]
+
+
+class Search(NamedTuple):
+    """A search in vain, and what it told meanwhile."""
+
+    found: tflm.Fit
+    told: list[str]
+    better: list[tflm.Fit]
+
+
+@functools.cache
+def searched_in_vain(reserve: int = 0) -> Search:
+    """A search on a board with 4 KiB, which are too few for every form of the model."""
+    told, better = list[str](), list[tflm.Fit]()
+    where = board(("RAM", 4_096))
+    found = tflm.fit(MODEL, board=where, reserve=reserve, progress=told.append, improved=better.append)
+    return Search(found, told, better)
 
 
 def test_a_model_that_fits_is_left_unchanged() -> None:
@@ -83,8 +101,7 @@ def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_sa
 
 @pytest.mark.parametrize("reserve", [0, 160_000])
 def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice(reserve: int) -> None:
-    where, told = board(("RAM", 4_096)), list[str]()
-    found = tflm.fit(MODEL, board=where, reserve=reserve, progress=told.append)
+    found, told, _ = searched_in_vain(reserve)
     assert told[-2:] == ["other boards", "as C without an interpreter"]
     assert not found.fits
     assert not found.in_external_ram
@@ -134,8 +151,7 @@ def test_an_interrupted_search_returns_the_best_so_far(monkeypatch: pytest.Monke
 
 
 def test_every_better_result_is_told_while_the_search_goes_on() -> None:
-    results: list[tflm.Fit] = []
-    found = tflm.fit(MODEL, board=board(("RAM", 4_096)), improved=results.append)
+    found, _, results = searched_in_vain()
     arenas = [result.minimum_arena_bytes for result in results]
     assert arenas == sorted(set(arenas), reverse=True)
     assert arenas[0] == ARENA
@@ -157,13 +173,13 @@ def test_named_kernels_are_the_only_ones() -> None:
 
 
 def test_overlap_is_tried_with_every_library_whose_loops_are_known() -> None:
-    found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
+    found = searched_in_vain().found
     tried = {step.kernels for step in found.steps if step.name == "overlapping tensors"}
     assert tried == {"cmsis-nn", "reference"}
 
 
 def test_a_build_that_takes_the_same_memory_is_not_searched_again() -> None:
-    found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
+    found = searched_in_vain().found
     of_size = [step for step in found.steps if step.kernels == "cmsis-nn:size"]
     assert of_size[-1].name == "memory plan"
     assert [step.minimum_arena_bytes for step in found.steps[: len(of_size)]] == [
