@@ -17,7 +17,7 @@ from oracle import Oracle
 from typer.testing import CliRunner
 
 import tflm
-from tflm.application.device_log import _arena_rows, _containers, forms_of_an_invoke
+from tflm.application.device_log import _another_model, _arena_rows, _containers, forms_of_an_invoke
 from tflm.cli.app import app
 from tflm.firmware.arena_causes import Build, CommitRange, CommitRangeSearch, contained_in
 from tflm.firmware.device_log import DeviceArena, Event, invokes_in, read_device_log
@@ -309,6 +309,8 @@ def test_figures_that_nothing_explains_are_said_to_be_so(tmp_path: Path) -> None
 def test_a_log_of_another_model_is_told_by_its_counts(tmp_path: Path) -> None:
     build = Build(tflm.targets.CORTEX_M, by_name("reference"), 0)
     other = counter(TensorType.INT8, 4, with_init=True)
+    for model in (MODEL, tflm.Model(other)):  # the operators and tensors of all subgraphs count
+        assert _another_model(model, DeviceArena(records=build.measured(model).records)) == ""
     told = read(tmp_path, recorded(build, MODEL), other)
     assert told["arena"]["another_model"].startswith(
         f"the device's model has {len(MODEL.subgraphs[0].tensors)} tensors"

@@ -27,7 +27,7 @@ from tflm.firmware.device_check import check_device
 from tflm.graph import Graph
 from tflm.quantization import quantization as module
 from tflm.quantization.quantization import PACKAGE
-from tflm.quantization.quantized_model import estimated_int8_arena
+from tflm.quantization.quantized_model import estimated_int8_arena, int8_outline
 from tflm.quantization.recipe import Range, Recipe, calibrated
 from tflm.quantization.repairs import _requantized, finished, prepared, with_fitting_biases
 from tflm.schema import (
@@ -272,6 +272,18 @@ def test_no_operator_reads_a_float_output(float_io: bool, monkeypatch: pytest.Mo
 
 
 # Repairs after
+
+
+@pytest.mark.parametrize("operands", [[], [-1]])
+def test_a_layer_without_a_bias_has_an_outline(operands: list[int]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, weights = main.input("x", (1, 2), TensorType.FLOAT32), main.constant("w", np.ones((3, 2), np.float32))
+    y = main.tensor("y", (1, 3), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, *operands], [y], FullyConnectedOptions())
+    main.output(y)
+    outline = tflm.Model(int8_outline(tflm.Model(builder.build())))
+    assert [tensor.type for tensor in outline.subgraphs[0].tensors or ()] == [TensorType.INT8] * 3
 
 
 @pytest.mark.parametrize("operands", [[], [-1]])
