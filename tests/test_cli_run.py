@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import wave
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from image_graphs import Images
 from test_cli import figures, refusal, run
 
 import tflm
-from tflm.application.comparison import compare_models, difference, first_beyond, require_same_shapes
+from tflm.application.comparison import Probe, compare_models, difference, first_beyond, require_same_shapes
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
 from tflm.application.running import Step, _abbreviated, _random_values, input_names, set_inputs, write_outputs
@@ -303,6 +304,20 @@ def test_models_of_different_shapes_are_not_compared() -> None:
         require_same_shapes(one, probe(inputs=[2, 2], outputs=[1, 3]))
     with pytest.raises(RequestError, match=r"different outputs: shapes \[\[1, 3\]\] and \[\[1, 4\]\]"):
         require_same_shapes(one, probe(inputs=[1, 2], outputs=[1, 4]))
+
+
+def test_tensors_that_share_a_name_are_not_compared(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensors = [
+        main.input("x", (2,), TensorType.FLOAT32),
+        *(main.tensor(name, (2,), TensorType.FLOAT32) for name in "aaby"),
+    ]
+    for before, after in itertools.pairwise(tensors):
+        main.operator(tflm.schema.BuiltinOperator.ABS, [before], [after])
+    main.output(tensors[-1])
+    (tmp_path / "m.tflite").write_bytes(builder.build())
+    assert set(Probe(tmp_path / "m.tflite", delegates=()).made) == {"b", "y"}
 
 
 def test_tensors_are_compared_that_have_name_and_shape_in_common() -> None:

@@ -33,8 +33,10 @@ from tflm.quantization.repairs import _requantized, finished, prepared, with_fit
 from tflm.schema import (
     BuiltinOperator,
     Conv2DOptions,
+    DepthwiseConv2DOptions,
     FullyConnectedOptions,
     ModelBuilder,
+    Padding,
     QuantizeOptions,
     TensorType,
     quantized,
@@ -272,6 +274,31 @@ def test_no_operator_reads_a_float_output(float_io: bool, monkeypatch: pytest.Mo
 
 
 # Repairs after
+
+
+@pytest.mark.parametrize(("operator", "dimension"), [("CONV_2D", 0), ("DEPTHWISE_CONV_2D", 3)])
+def test_scales_of_an_outline_lie_along_channels(operator: str, dimension: int) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = (5, 3, 3, 4) if operator == "CONV_2D" else (1, 3, 3, 4)
+    channels = shape[dimension]
+    x, weights = main.input("x", (1, 3, 3, 4), TensorType.FLOAT32), main.constant("w", np.ones(shape, np.float32))
+    bias, y = (
+        main.constant("b", np.ones(channels, np.float32)),
+        main.tensor("y", (1, 1, 1, channels), TensorType.FLOAT32),
+    )
+    windows: dict[str, Any] = {"padding": Padding.VALID, "stride_w": 1, "stride_h": 1}
+    kinds = {
+        "CONV_2D": Conv2DOptions(**windows),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(**windows, depth_multiplier=1),
+    }
+    main.operator(BuiltinOperator[operator], [x, weights, bias], [y], kinds[operator])
+    main.output(y)
+    outline = tflm.Model(int8_outline(tflm.Model(builder.build())))
+    found = (outline.subgraphs[0].tensors or [])[weights].quantization
+    assert found is not None
+    assert (len(found.scale or ()), found.quantized_dimension) == (channels, dimension)
+    tflm.measure_arena(outline, tflm.AllOpsResolver())
 
 
 @pytest.mark.parametrize("operands", [[], [-1]])

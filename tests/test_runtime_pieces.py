@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 
 import tflm
 from tflm.memory import ARENA_ALIGNMENT, Buffer
+from tflm.memory.arena import Arena
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, LabelledBytes
 from tflm.memory.simple_memory_allocator import Allocation
 from tflm.runtime.growing_arena import in_growing_arena
 from tflm.runtime.host_placement import _colliding
 from tflm.runtime.micro_allocator import PLANNER_WORKING_SPACE
+from tflm.runtime.micro_context import MicroContext
 from tflm.runtime.micro_measurement import (
     _alive_at,
     _alive_bytes,
@@ -176,6 +179,18 @@ def test_the_planner_works_between_aligned_limits(tail: int, planner: int) -> No
     log = [Allocation("tail", "tensors", 1 << 10, tail, 1), Allocation("temp", PLANNER_WORKING_SPACE, 16, 512, 16)]
     fitting = (size for size in range(0, 256, 16) if (size - tail) // 16 * 16 >= 16 + planner)
     assert _minimum_arena_bytes(log, (1 << 10) + tail, [planner]) == next(fitting)
+
+
+def test_decoded_tensors_are_aligned_beside_the_arena() -> None:
+    memory = bytearray(24)
+    context: Any = SimpleNamespace(
+        _require=lambda *state: None, _decompression_bytes=0, _decompression_memory=Arena(memory)
+    )
+    for number, size in enumerate((5, 9, 8, 1), 1):
+        found = MicroContext.allocate_decompression_memory(context, size)
+        if found is not None:
+            found[:] = number
+    assert list(memory) == [1] * 5 + [0] * 11 + [3] * 8
 
 
 def test_temp_buffers_lie_one_above_the_other_in_what_is_left() -> None:
