@@ -48,6 +48,7 @@ class SimulatedDevice(MicroProfiler):
         self.taken = [[i for i in op.inputs or () if i >= 0] for op in main.operators or ()]
         self.made = [[i for i in op.outputs or () if i >= 0] for op in main.operators or ()]
         self.invokes = 0
+        self.interpreter = ready_interpreter(model, delegates=[], preserve_all_tensors=True, profiler=self)
         self.restart()
 
     def restart(self) -> None:
@@ -59,8 +60,8 @@ class SimulatedDevice(MicroProfiler):
         self.begin()
 
     def begin(self) -> None:
-        """A new interpreter."""
-        self.interpreter = ready_interpreter(self.model, delegates=[], preserve_all_tensors=True, profiler=self)
+        """Begin with the first invoke."""
+        self.interpreter.reset()
         self.memory = (NEVER, NEVER)  # used stack and free heap
         self.table = [(NEVER, 0)] * len(self.made)
         self.tensors: dict[tuple[int, int], bytes] = {}
