@@ -384,8 +384,9 @@ class _Run:
             figure = align_down(tail, alignment) - align_up(temp, alignment)
             if (answer := self._allocator.get_available_memory(alignment)) != figure:
                 self._fail(f"get_available_memory({alignment}) is {answer}, must be {figure}: temp {temp}, tail {tail}")
-        if not np.array_equal(self._arena.bytes, self._written):
-            changed = int(np.flatnonzero(self._arena.bytes != self._written)[0])
+        changes = self._arena.bytes != self._written
+        if changes.any():
+            changed = int(np.flatnonzero(changes)[0])
             self._fail(f"the allocator wrote to byte {changed} of the arena")
 
     def _fail(self, invariant: str, cause: Exception | None = None) -> None:
