@@ -18,9 +18,9 @@ from tflm.schema import TensorType
 from tflm.testing import CheckFailed, check_kernel, single_operator_models
 
 
-@pytest.mark.parametrize("name", ["ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"])
-def test_kernels_of_variables_pass(name: str) -> None:
-    check_kernel(REGISTRATIONS[name], max_examples=10)
+@pytest.mark.parametrize("name", ["ASSIGN_VARIABLE", "CALL_ONCE", "CIRCULAR_BUFFER", "READ_VARIABLE", "VAR_HANDLE"])
+def test_kernels_with_state_pass(name: str) -> None:
+    check_kernel(REGISTRATIONS[name], max_examples=5)
 
 
 def instead(run: Callable[[KernelContext, Node], None]) -> Callable[[KernelContext, Node], Callable[[], None]]:

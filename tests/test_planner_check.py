@@ -209,6 +209,9 @@ FAULTS = {
     "gaps between": placing(lambda buffers: place_linearly([Buffer(2 * b.size, 0, 0) for b in buffers])),
     "steps modulo 32": placing(first_32_steps),
     "steps in 7 bits": placing(changed(first_use=lambda b: b.first_use & 127, last_use=lambda b: b.last_use & 127)),
+    "steps in 16 bits": placing(
+        changed(first_use=lambda b: b.first_use & 65535, last_use=lambda b: b.last_use & 65535)
+    ),
     "steps of at most 1000": placing(
         changed(first_use=lambda b: min(b.first_use, 999), last_use=lambda b: min(b.last_use, 998))
     ),
