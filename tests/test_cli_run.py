@@ -18,8 +18,9 @@ import tflm
 from tflm.application.comparison import Probe, compare_models, difference, first_beyond, require_same_shapes
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
-from tflm.application.running import Step, _abbreviated, _random_values, input_names, set_inputs, write_outputs
+from tflm.application.running import Step, _abbreviated, _random_values, answers, input_names, set_inputs, write_outputs
 from tflm.application.stream_run import _filling, curves, stream_report
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, Padding, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
@@ -306,6 +307,23 @@ def test_models_of_different_shapes_are_not_compared() -> None:
         require_same_shapes(one, probe(inputs=[1, 2], outputs=[1, 4]))
 
 
+def test_real_values_are_those_of_quantized_integers() -> None:
+    half = tflm.quantized(0.5, 1)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2,), TensorType.FLOAT32)
+    integers, floats = main.tensor("q", (2,), TensorType.INT8, half), main.tensor("f", (2,), TensorType.FLOAT32, half)
+    sizes = main.tensor("s", (1,), TensorType.INT32)
+    main.operator(BuiltinOperator.QUANTIZE, [x], [integers])
+    main.operator(BuiltinOperator.ABS, [x], [floats])
+    main.operator(BuiltinOperator.SHAPE, [x], [sizes])
+    main.output(integers, floats, sizes)
+    interpreter = ready_interpreter(tflm.Model(builder.build()), delegates=())
+    (step,) = answers(interpreter, [[np.array([1.0, -2.5], np.float32)]])
+    assert [values.tolist() for values in step.outputs] == [[3, -4], [1.0, 2.5], [2]]
+    assert [None if values is None else values.tolist() for values in step.real] == [[1.0, -2.5], None, None]
+
+
 def test_tensors_that_share_a_name_are_not_compared(tmp_path: Path) -> None:
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
@@ -314,7 +332,7 @@ def test_tensors_that_share_a_name_are_not_compared(tmp_path: Path) -> None:
         *(main.tensor(name, (2,), TensorType.FLOAT32) for name in "aaby"),
     ]
     for before, after in itertools.pairwise(tensors):
-        main.operator(tflm.schema.BuiltinOperator.ABS, [before], [after])
+        main.operator(BuiltinOperator.ABS, [before], [after])
     main.output(tensors[-1])
     (tmp_path / "m.tflite").write_bytes(builder.build())
     assert set(Probe(tmp_path / "m.tflite", delegates=()).made) == {"b", "y"}
