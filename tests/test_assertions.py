@@ -42,10 +42,10 @@ class Module:
     """
 
     def __init__(self, name: str, source: str, names: set[str]):
-        tree = ast.parse(source)
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        everything = list(ast.walk(ast.parse(source)))
+        nodes = [node for node in everything if isinstance(node, ast.FunctionDef)]
         self._known = {node.name: name for node in nodes}
-        for node in ast.walk(tree):
+        for node in everything:
             if isinstance(node, ast.ImportFrom) and node.module in names:
                 self._known |= {alias.asname or alias.name: node.module for alias in node.names}
             elif isinstance(node, ast.Import):

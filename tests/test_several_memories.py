@@ -365,7 +365,9 @@ def test_a_memory_that_is_missing_is_reported_as_recorded() -> None:
 
 
 @pytest.mark.usefixtures("unshrunk")
-def test_check_planner_finds_a_wrong_size_and_a_refusal_of_what_fits() -> None:
+def test_check_planner_finds_a_wrong_size_and_a_refusal_of_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_memories, "MAX_STATES", 4)
+
     class Sum(SeveralMemoriesPlanner):
         def get_maximum_memory_size(self) -> int:
             return sum(self.used_bytes())
