@@ -37,7 +37,8 @@ class PlacedBuffers:
     def __init__(self, capacity: int):
         self._placed: list[tuple[int, int, int, int]] = []  # offset, end, first step, last step
         self._by_offset: list[tuple[int, int, int, int]] = []  # the same, if they are few
-        self._columns = np.zeros((4, capacity), np.int64)
+        self._capacity = capacity
+        self._columns: npt.NDArray[np.int64]  # the same, of those that are indexed
         self._cells: dict[int, dict[int, list[int]]] = {}
         self._indexed = 0
 
@@ -108,6 +109,8 @@ class PlacedBuffers:
 
     def _index(self) -> None:
         """Index the buffers that were added since the last time."""
+        if not self._indexed:
+            self._columns = np.zeros((4, self._capacity), np.int64)
         for index in range(self._indexed, len(self._placed)):
             self._columns[:, index] = self._placed[index]
             *_, first, last = self._placed[index]
