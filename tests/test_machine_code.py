@@ -35,6 +35,7 @@ from tflm.compiler import (
     machine_code,
     numba_compiler,
     object_loader,
+    posix_files,
 )
 from tflm.compiler.language import DONE, Elements, Int64s, Kernel, emitted, inlined, kernel
 from tflm.delegates.compiled.program import run_steps
@@ -130,6 +131,14 @@ def test_what_another_process_compiled_meanwhile_is_not_compiled_again(monkeypat
     monkeypatch.setattr(cache, "locked", locked)
     monkeypatch.setattr(compiler_process, "object_of", lambda _: b"compiled again")
     assert called(machine_code.addresses([store])[store], 1) == VALUES["stored"]
+
+
+def test_a_file_of_the_cache_is_opened_without_waiting(tmp_path: Path) -> None:
+    """It may be a FIFO. Nobody else may read it."""
+    descriptor = posix_files.open_at_once(str(tmp_path / "file"), os.O_CREAT | os.O_RDWR)
+    with open(descriptor, "wb") as file:
+        assert not os.get_blocking(descriptor)
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
 
 
 def files() -> list[str]:

@@ -12,6 +12,8 @@ from differential import run
 from large_operators import LARGE
 
 import tflm
+from tflm.compiler import language
+from tflm.delegates.compiled.variable_copies import set_blocks, take_blocks
 from tflm.kernels.support.elementwise import Copying, make_copies
 from tflm.memory.tensor import UNSIZED_TYPES
 from tflm.schema import (
@@ -299,3 +301,23 @@ def test_the_engine_copies_without_binding_numpy(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delattr(Copying, "__call__")
     (answer,) = run(model, [inputs], 1 << 24, delegates=[Compiled()])
     assert np.array_equal(answer[0], expected[0])
+
+
+@pytest.mark.parametrize(("top", "left"), [(0, 0), (1, 0), (0, 2), (1, 1)])
+def test_blocks_are_put_back_where_they_were_taken_from(top: int, left: int) -> None:
+    """In Python, up to the last pixel; a crop that leaves too few is refused."""
+    image = np.arange(2 * 4 * 6 * 3, dtype=np.int8).reshape(2, 4, 6, 3)
+    batches = image.reshape(2, 2, 2, 2, 3, 3).transpose(2, 4, 0, 1, 3, 5).reshape(12, 2, 2, 3)
+    block, border = np.array([2, 3], np.int32), np.array([top, 0, left, 0], np.int32)
+    for more in (0, 1):
+        cropped = np.zeros((2, 4 - top + more, 6 - left, 3), np.int8)
+        shape = np.array([*cropped.shape[:3], *batches.shape[:3], 3, 1], np.int32)
+        done = set_blocks.function(batches.reshape(-1), cropped.reshape(-1), block, border, shape)
+        assert done == (language.REFUSED if more else language.DONE)
+        assert (cropped == (0 if more else image[:, top:, left:])).all()
+    taken = np.zeros_like(batches)
+    shape = np.array([2, 4 - top, 6 - left, 12, 2, 2, 3, 1], np.int32)
+    cropped = np.ascontiguousarray(image[:, top:, left:])
+    assert take_blocks.function(cropped.reshape(-1), taken.reshape(-1), block, border, shape, [-1]) == language.DONE
+    padded = np.pad(cropped, ((0, 0), (top, 0), (left, 0), (0, 0)), constant_values=-1)
+    assert (taken == padded.reshape(2, 2, 2, 2, 3, 3).transpose(2, 4, 0, 1, 3, 5).reshape(12, 2, 2, 3)).all()
