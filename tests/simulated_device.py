@@ -48,7 +48,6 @@ class SimulatedDevice(MicroProfiler):
         self.taken = [[i for i in op.inputs or () if i >= 0] for op in main.operators or ()]
         self.made = [[i for i in op.outputs or () if i >= 0] for op in main.operators or ()]
         self.invokes = 0
-        self.interpreter = ready_interpreter(model, delegates=[], preserve_all_tensors=True, profiler=self)
         self.restart()
 
     def restart(self) -> None:
@@ -60,8 +59,8 @@ class SimulatedDevice(MicroProfiler):
         self.begin()
 
     def begin(self) -> None:
-        """Begin with the first invoke."""
-        self.interpreter.reset()
+        """A new interpreter."""
+        self.interpreter = ready_interpreter(self.model, delegates=[], preserve_all_tensors=True, profiler=self)
         self.memory = (NEVER, NEVER)  # used stack and free heap
         self.table = [(NEVER, 0)] * len(self.made)
         self.tensors: dict[tuple[int, int], bytes] = {}
@@ -77,7 +76,7 @@ class SimulatedDevice(MicroProfiler):
         if event_handle < 0:
             return
         made = self.made[event_handle]
-        if self.fault is not None:
+        if self.fault is not None and made:
             self.fault(event_handle, self.interpreter.get_tensor(made[0]).data)
         checksum = 0
         for i in [*made, *self.taken[event_handle]]:

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images
+from models import counter
 from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by_one
 
 import tflm
@@ -312,6 +313,14 @@ def test_the_operator_that_is_wrong_is_named(operator: int) -> None:
     assert (np.argwhere(found.expected != found.received) == [[0, 1]]).all()
     assert found.invoke == 0
     assert len(found.inputs) == (2 if operator == 1 else 1)  # the state is one of them
+
+
+def test_what_runs_once_runs_again_where_the_wrong_operator_is_sought() -> None:
+    """A device that is reset allocates the model again, so CALL_ONCE sets variables again."""
+    model = tflm.Model(counter(TensorType.INT8, 5, with_init=True))
+    found = compared(LossyLink(SimulatedDevice(model, off_by_one(3))), STEPS, model).wrong
+    assert (found.operator, found.invoke, found.element) == ("ADD", 0, 1)
+    assert (np.argwhere(found.expected != found.received) == [[0, 1]]).all()
 
 
 def test_an_operator_that_used_up_the_stack_is_told() -> None:

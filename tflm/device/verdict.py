@@ -119,16 +119,18 @@ class _Expected(MicroProfiler):
         takers = {i: k for k, op in reversed([*enumerate(operators)]) for i in op.inputs or () if i >= 0}
         self.state = {i: k for i, k in takers.items() if tensors[i].is_variable}
         self.values: dict[int, Array] = {}
-        self._interpreter = ready_interpreter(
-            model, preserve_all_tensors=True, delegates=[], profiler=self, target=target, kernels=kernels
-        )
+        self._settings: dict[str, Any] = {"target": target, "kernels": kernels}
+        self._model = model
+        self.start()
         self._table: npt.NDArray[Any] = np.zeros(0, OPERATOR)
         self._received: Mapping[int, bytes] = {}
         self._wrong: int | None = None
 
     def start(self) -> None:
         """Begin with the first invoke again."""
-        self._interpreter.reset()
+        self._interpreter = ready_interpreter(
+            self._model, preserve_all_tensors=True, delegates=[], profiler=self, **self._settings
+        )
 
     def follow(self, values: Sequence[Array], table: npt.NDArray[Any], received: Mapping[int, bytes]) -> int | None:
         """Invoke once.
