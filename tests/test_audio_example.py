@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checked_program import needs_compiler
+from checked_program import SANITIZERS, needs_compiler
 from test_emulated_projects import built, called, tree
 
 import tflm
@@ -60,7 +60,7 @@ def test_chunks_of_any_size_get_the_same_decisions(corpus: Path, samples: np.nda
         tflm.compile_model(tflm.Model.from_file(models / f"{name}.tflite"), short, stream=hop).write(tmp_path)
     sources = [EXAMPLE / name for name in ("decide.c", "compiled.c", "main.c")]
     generated = [tmp_path / "frontend.c", tmp_path / "keywords.c"]
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", f"-I{EXAMPLE}", f"-I{tmp_path}"]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{EXAMPLE}", f"-I{tmp_path}"]
     subprocess.run(["cc", *flags, *sources, *generated, "-o", tmp_path / "decide", "-lm"], check=True)
     expected = expected_decisions(models, samples)
     assert len(expected) > 20
