@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +160,7 @@ def test_rejected_4_bit_weights_become_8_bit_weights_and_then_float() -> None:
     assert in_float is not None
     assert in_float.rules()[-1]["algorithm_key"] == "no_quantize"
     assert in_float.without("FULLY_CONNECTED") is None
+    assert Recipe(weights="int4", in_float=frozenset({"CONV_2D"})).without("CONV_2D") is None
 
 
 def test_a_recipe_names_operators_as_the_quantizer_does() -> None:
@@ -469,6 +471,17 @@ def test_an_operator_that_the_library_rejects_is_tried_with_other_types(
     found = tflm.quantize(LAYER, float_models.samples(5, 8), weights="int4")
     assert [len(each.without_int4) + len(each.in_float) for each in without_package] == [0, 1, 2]
     assert found.recipe.in_float == {"FULLY_CONNECTED"}
+
+
+@pytest.mark.parametrize("operator", ["", "QUANTIZE", "DEQUANTIZE"])
+def test_what_is_no_operator_of_the_model_is_not_tried_with_other_types(
+    operator: str, without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rejecting, *_) = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
+    monkeypatch.setattr(module, "check_device", lambda *_, **__: [replace(rejecting, operator=operator)])
+    found = tflm.quantize(LAYER, float_models.samples(2, 8), weights="int4")
+    assert without_package == [Recipe(weights="int4")]
+    assert not found.accepted
 
 
 def test_what_the_package_leaves_float_is_listed(

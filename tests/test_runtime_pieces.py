@@ -14,9 +14,10 @@ from tflm.memory import ARENA_ALIGNMENT, Buffer
 from tflm.memory.arena import Arena
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, LabelledBytes
+from tflm.memory.lifetimes import InvocationStep
 from tflm.memory.simple_memory_allocator import Allocation
 from tflm.runtime.growing_arena import in_growing_arena
-from tflm.runtime.host_placement import _colliding
+from tflm.runtime.host_placement import _colliding, _kernel_reads
 from tflm.runtime.micro_allocator import PLANNER_WORKING_SPACE
 from tflm.runtime.micro_context import MicroContext
 from tflm.runtime.micro_measurement import (
@@ -64,6 +65,20 @@ def test_of_two_buffers_that_are_alive_together_the_one_that_nobody_sees_moves(
         needed = [Buffer(16, *life, at, tensor=i) for i, (life, at) in enumerate(zip(lives, (0, offset)))]
         found = _colliding(needed, [frozenset(each) for each in reads], shown)
         assert found == (displaced if offset < 16 else [])
+
+
+@pytest.mark.parametrize(
+    ("step", "read"),
+    [((0, None), set()), ((0, 0), {0, 2}), ((0, 1), set()), ((1, 0), {11, 13}), ((1, 1), {14})],
+)
+def test_kernels_read_their_inputs_and_delegates_none_in_place(step: tuple[int, int | None], read: set[int]) -> None:
+    """In the second subgraph, numbers go on; omitted inputs do not count."""
+
+    def unit(*inputs: int, is_delegated: bool = False) -> Any:
+        return SimpleNamespace(inputs=inputs, is_delegated=is_delegated)
+
+    units = [[unit(0, -1, 2), unit(1, is_delegated=True)], [unit(1, 3, -1), unit(4)]]
+    assert _kernel_reads(units, [0, 10], InvocationStep(*step)) == read
 
 
 def test_buffers_are_alive_from_their_first_to_their_last_use() -> None:
