@@ -32,6 +32,7 @@ from tflm.compiler import (
     compiler,
     compiler_main,
     compiler_process,
+    llvm_ir,
     machine_code,
     numba_compiler,
     object_loader,
@@ -139,6 +140,11 @@ def test_a_file_of_the_cache_is_opened_without_waiting(tmp_path: Path) -> None:
     with open(descriptor, "wb") as file:
         assert not os.get_blocking(descriptor)
         assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+
+
+def test_elements_have_the_types_of_llvm() -> None:
+    types = {"int8": "i8", "uint16": "i16", "int64": "i64", "float32": "float", "float64": "double"}
+    assert {name: str(llvm_ir._ir_type(name)) for name in types} == types
 
 
 def files() -> list[str]:

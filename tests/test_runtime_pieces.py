@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_graphs import shrinking_network
 
 import tflm
+from tflm.libraries import by_name
 from tflm.memory import ARENA_ALIGNMENT, Buffer
 from tflm.memory.arena import Arena
 from tflm.memory.buffer import Place
@@ -25,8 +27,10 @@ from tflm.runtime.micro_measurement import (
     _alive_bytes,
     _minimum_arena_bytes,
     alive_at_each_step,
+    arena_with,
     covered_bytes,
 )
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_profiler import Event, MicroProfiler
 from tflm.runtime.model_report import _zero_point, model_figures
 from tflm.schema import BuiltinOperator, TensorType
@@ -79,6 +83,17 @@ def test_kernels_read_their_inputs_and_delegates_none_in_place(step: tuple[int, 
 
     units = [[unit(0, -1, 2), unit(1, is_delegated=True)], [unit(1, 3, -1), unit(4)]]
     assert _kernel_reads(units, [0, 10], InvocationStep(*step)) == read
+
+
+def test_another_library_is_measured_with_the_same_planner() -> None:
+    model, target = shrinking_network(8), tflm.targets.by_name("cortex-m4")
+    library = by_name("cmsis-nn")
+    found = {name: arena_with(model, target, library, planner=name) for name in ("greedy", "linear")}
+    for name, measured in found.items():
+        on: dict[str, Any] = {"target": target, "kernels": library, "planner": name}
+        assert isinstance(measured, ArenaMeasurement)
+        assert measured.head_bytes == tflm.measure_arena(model, tflm.AllOpsResolver(), **on).head_bytes
+    assert len({each.head_bytes for each in found.values() if isinstance(each, ArenaMeasurement)}) == 2
 
 
 def test_buffers_are_alive_from_their_first_to_their_last_use() -> None:
