@@ -13,7 +13,6 @@ from tflm.kernels.node import Node
 from tflm.libraries.esp_nn_scratch import (
     DEPTHWISE_BYTES,
     LARGEST_IMAGE_AND_FILTER_S3,
-    LARGEST_PADDED_IMAGE_S3,
     VERSIONS,
     Convolution,
     bytes_for,
@@ -83,7 +82,7 @@ def _large_image_without_padding(node: Node, conv: Convolution, version: Version
         return False
     image = conv.image(*conv.beyond, conv.channels)
     written = conv.window + _gap(conv.window) + image
-    return image > LARGEST_PADDED_IMAGE_S3 and _overruns(written, conv, node, version)
+    return _overruns(written, conv, node, version)
 
 
 def _padded_rows_of_large_image(node: Node, conv: Convolution, version: Version) -> bool:

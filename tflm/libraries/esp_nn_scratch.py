@@ -246,7 +246,7 @@ def depthwise_s3_by_padding_bytes(conv: Convolution, any_padding: bool) -> int:
         any_padding: whether windows of 3 x 3 over channels in whole vectors may have any padding; else only that of
             SAME with a stride of 1, and none.
     """
-    one_column = conv.columns == conv.taps[1] == conv.output_size[1] == conv.strides[1] == 1 and not conv.padding[1]
+    one_column = conv.columns == conv.taps[1] == conv.output_size[1] == conv.strides[1] == 1
     if conv.multiplier == 1 and one_column and conv.channels % 16 == 0:
         return 4 * conv.channels + 2 * conv.taps[0] * conv.channels + 64
     is_3x3 = conv.multiplier == 1 and conv.taps == (3, 3) and conv.channels % 16 == 0
