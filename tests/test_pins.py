@@ -4,6 +4,7 @@ code."""
 from __future__ import annotations
 
 import json
+import math
 import re
 import warnings
 from pathlib import Path
@@ -19,7 +20,15 @@ from tflm.libraries.cmsis_nn_scratch import COMMITS_OF_TAGS
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
 from tflm.libraries.pins import CMSIS_NN, ESP_NN, ESPHOME, NEAREST_VERSIONS, versions_in
 from tflm.releases import distributions
-from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, ModelBuilder, Padding, quantized
+from tflm.schema import (
+    BuiltinOperator,
+    Conv2DOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    Padding,
+    TensorType,
+    quantized,
+)
 
 S3, P4, ESP32, M4 = map(tflm.targets.by_name, ("esp32s3", "esp32p4", "esp32", "cortex-m4"))
 
@@ -128,11 +137,13 @@ def one_operator(
     filter: list[int],
     output: list[int],
     options: Conv2DOptions | FullyConnectedOptions,
+    weights: TensorType = INT8,
 ) -> tflm.Model:
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", image, INT8, quantized(0.1, 0))
-    f = main.constant("f", np.ones(filter, np.int8), quantized(0.1))
+    ones = np.ones(math.prod(filter) // (1 if weights == INT8 else 2), np.int8)
+    f = main.constant("f", ones, quantized(0.1), type=weights, shape=filter)
     y = main.tensor("y", output, INT8, quantized(0.1))
     main.operator(code, [x, f], [y], options)
     main.output(y)
@@ -146,9 +157,9 @@ def convolution(dilation: int = 1) -> tflm.Model:
     return one_operator(BuiltinOperator.CONV_2D, [1, 6, 6, 8], [4, 3, 3, 8], [1, 6, 6, 4], options)
 
 
-def fully_connected(dims: list[int]) -> tflm.Model:
+def fully_connected(dims: list[int], weights: TensorType) -> tflm.Model:
     options = FullyConnectedOptions(keep_num_dims=True)
-    return one_operator(BuiltinOperator.FULLY_CONNECTED, [*dims[:-1], 8], [dims[-1], 8], dims, options)
+    return one_operator(BuiltinOperator.FULLY_CONNECTED, [*dims[:-1], 8], [dims[-1], 8], dims, options, weights)
 
 
 @pytest.mark.parametrize(
@@ -173,19 +184,20 @@ def test_convolutions_in_plain_c_are_slow(release: str | None, kernels: str, dil
 
 
 @pytest.mark.parametrize(
-    ("release", "dims", "differs"),
+    ("release", "dims", "weights", "differs"),
     [
-        ("esp-tflite-micro 1.3.1", [1, 4, 2], True),
-        ("esphome 2024.10", [2], True),
-        ("esp-tflite-micro 1.3.1", [4, 2], False),
-        ("esp-tflite-micro 1.3.2", [1, 4, 2], False),
-        (None, [1, 4, 2], False),
+        ("esp-tflite-micro 1.3.1", [1, 4, 2], INT8, True),
+        ("esp-tflite-micro 1.3.1", [1, 4, 2], TensorType.INT4, False),  # unpacked for TFLM's own kernel
+        ("esphome 2024.10", [2], INT8, True),
+        ("esp-tflite-micro 1.3.1", [4, 2], INT8, False),
+        ("esp-tflite-micro 1.3.2", [1, 4, 2], INT8, False),
+        (None, [1, 4, 2], INT8, False),
     ],
 )
 def test_fully_connected_of_another_rank_differs_in_old_components(
-    release: str | None, dims: list[int], differs: bool
+    release: str | None, dims: list[int], weights: TensorType, differs: bool
 ) -> None:
-    found = check_device(fully_connected(dims), target=ESP32, kernels="esp-nn@1.1.0", release=release)
+    found = check_device(fully_connected(dims, weights), target=ESP32, kernels="esp-nn@1.1.0", release=release)
     assert [finding.operator for finding in found] == ["FULLY_CONNECTED"] * differs
     assert all(re.search(r"up to 1\.3\.1; fixed in 1\.3\.2", finding.happens) for finding in found)
 

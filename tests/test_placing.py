@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -16,7 +17,7 @@ from test_planners import Clock, problems, smallest_height, tight_problem
 from test_planning import calling
 
 import tflm
-from tflm.errors import ArenaError
+from tflm.errors import ArenaError, ModelError
 from tflm.memory import BufferRequirements, SearchLimits, SearchProgress, Stopped, plan_bytes, search_plan
 from tflm.memory.arena_planner import TfLiteMemoryPlanner, plan_as_tflite, set_order, unstable_sorted
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest, SubgraphLifetimeBuilder
@@ -361,9 +362,14 @@ def test_equals_are_in_the_order_of_libstdcxx() -> None:
 # Lifetimes.
 
 
-def node(inputs: Sequence[int], outputs: Sequence[int], called: Sequence[int] = ()) -> Any:
+def node(
+    inputs: Sequence[int], outputs: Sequence[int], called: Sequence[int] = (), intermediates: Sequence[int] = ()
+) -> Any:
     return SimpleNamespace(
-        inputs=tuple(inputs), outputs=tuple(outputs), intermediates=(), called_subgraphs=tuple(called)
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        intermediates=tuple(intermediates),
+        called_subgraphs=tuple(called),
     )
 
 
@@ -417,6 +423,16 @@ def test_steps_go_through_what_is_called() -> None:
     assert [(b.first_use, b.last_use) for b in buffers] == [life for i, life in enumerate(lives) if i not in (3, 5)]
     places = [(0, None), (0, 0), (0, 1), (1, None), (1, 0), (1, 1), (0, 2)]
     assert builder.steps == [InvocationStep(*place) for place in places]
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (4, 0), (0, 4)])
+def test_intermediate_tensors_of_every_subgraph_are_empty(sizes: tuple[int, int]) -> None:
+    model, operators = graph_of([(3, [0], [2])] * 2), [node([0], [2], intermediates=[1])]
+    placed = [tensors(4, size, 4) for size in sizes]
+    refusal = pytest.raises(ModelError, match="tensor 1 has a size") if any(sizes) else nullcontext()
+    with refusal as error:
+        LifetimeBuilder(model, [operators] * 2, placed, [frozenset()] * 2, [], None)
+    assert error is None or error.value.place == f"subgraphs[{sizes.index(4)}].operators[0]"
 
 
 @pytest.mark.parametrize(("offset", "placed"), [(-1, False), (0, True), (32, True)])

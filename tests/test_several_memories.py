@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from image_graphs import image_graph, shrinking_network
 from recorded_reports import CHECKS, require_recorded
 from sampling import examples
+from test_planners import tight_problem
 
 import tflm
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
@@ -95,6 +96,12 @@ def test_a_bounded_search_that_misses_the_best_does_not_say_that_it_is(monkeypat
     bounded = [place_in_memories(*problem) for problem in problems]
     assert all(found.lower_bound <= cost <= found.cost for found, cost in zip(bounded, exact))
     assert any(cost < found.cost for found, cost in zip(bounded, exact))
+
+
+def test_a_memory_is_too_small_only_where_the_bound_says_so() -> None:
+    tight = tight_problem(60, 1)  # cut from a block of 1024 bytes
+    assert several_memories._within(tight, 1024, steps=0) == (None, False)
+    assert several_memories._within(tight, 1023, steps=0) == (None, True)
 
 
 def test_a_buffer_that_fits_nowhere_is_named() -> None:
