@@ -669,7 +669,7 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
     ("TensorStridedSliceUpdate", {}, [numbers(1, 2, 3, 4), i32(1), i32(3), i32(1), numbers(8, 9)], [[1, 8, 9, 4]]),
     ("ScatterNdNonAliasingAdd", {}, [numbers(1, 2, 3), i32(2, 0, 2).reshape(3, 1), numbers(10, 20, 30)], [[21, 2, 43]]),
     *(
-        (f"Inplace{name}", {}, [numbers(1, 2, 3), i32(-1, 0), numbers(10, 20)], [values])
+        (f"Inplace{name}", {}, [numbers(1, 2, 3), i32(-1, 3), numbers(10, 20)], [values])
         for name, values in {"Add": [21, 2, 13], "Sub": [-19, 2, -7], "Update": [20, 2, 10]}.items()
     ),
     ("SparseToDense", {}, [i32(0, 1, 1, 0).reshape(2, 2), i32(2, 2), numbers(5, 6), np.float32(9)], [[[9, 5], [6, 9]]]),

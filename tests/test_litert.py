@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -165,8 +166,8 @@ def test_a_sparse_tensor_has_a_description_of_each_dimension() -> None:
         {"format": 1, "array_segments": vectors[2], "array_indices": vectors[2]},
     ]
     check_same({"traversal_order": vectors[0], "dim_metadata": expected}, found)
-    blocks = _sparsity(SparsityParameters(traversal_order=(0, 1, 2), block_map=(0, 1, 2)))
-    check_same({"traversal_order": vectors[0], "block_map": vectors[0], "dim_metadata": []}, blocks)
+    blocks = _sparsity(SparsityParameters(traversal_order=(0, 1, 2), block_map=(3, 5)))
+    check_same({"traversal_order": vectors[0], "block_map": vectors[1], "dim_metadata": []}, blocks)
     assert _sparsity(None) == {}
 
 
@@ -329,6 +330,17 @@ def test_an_operator_that_does_not_allow_it_is_named() -> None:
     interpreter.resize_tensor_input(0, [4, 3])
     with pytest.raises(RuntimeError, match=r"operator 0 RESHAPE: reshapes to \[6\].* Node number 0"):
         interpreter.allocate_tensors()
+
+
+def test_constants_have_their_shape_before_tensors_are_allocated() -> None:
+    tensors = tflm.Model.from_file(INT8_MODEL).subgraphs[0].tensors or []
+    interpreter = ours.Interpreter(model_path=INT8_MODEL)
+    shapes = {}
+    for index in range(len(tensors)):
+        with contextlib.suppress(ValueError):  # not a constant
+            shapes[index] = interpreter.get_tensor(index).shape
+    assert len(set(shapes.values())) > 2
+    assert shapes == {index: tensors[index].shape for index in shapes}
 
 
 # Arrays that look into the interpreter.

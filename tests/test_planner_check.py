@@ -29,8 +29,10 @@ def test_the_optimal_planner_passes_when_its_search_is_cut_short() -> None:
     check_planner(lambda: OptimalPlanner(time_limit=None, step_limit=20_000), max_examples=examples(30))
 
 
-def test_a_planner_is_accepted_as_an_object() -> None:
-    check_planner(GreedyMemoryPlanner(), max_examples=examples(20))
+@pytest.mark.parametrize("alignment", [4, 16])
+def test_a_planner_is_accepted_as_an_object(alignment: int) -> None:
+    """Sizes are multiples of the alignment, so that buffers one after the other are aligned, and no more than that."""
+    check_planner(GreedyMemoryPlanner(), alignment=alignment, max_examples=examples(10))
 
 
 Place = Callable[[Sequence[Buffer]], list[int]]

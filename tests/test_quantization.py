@@ -83,8 +83,16 @@ def test_ranges_are_the_extremes_of_all_samples() -> None:
     np.testing.assert_allclose(found.ranges[output], (np.min(outputs), np.max(outputs)), rtol=1e-6)
 
 
-def test_constants_have_no_range() -> None:
+def test_constants_and_integers_have_no_range() -> None:
     assert set(calibrated(LAYER, data_set(np.ones((1, 8), np.float32))).ranges) == {0, 3}
+    main = ModelBuilder().subgraph()
+    x, number = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("number", (1, 8), TensorType.INT32)
+    y = main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.CAST, [x], [number])
+    main.operator(BuiltinOperator.CAST, [number], [y])
+    main.output(y)
+    model = tflm.Model(main.builder.build())
+    assert calibrated(model, data_set(np.full((1, 8), 1.5, np.float32))).ranges == {x: (1.5, 1.5), y: (1, 1)}
 
 
 def test_the_limit_counts_samples() -> None:

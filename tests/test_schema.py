@@ -322,6 +322,12 @@ def test_another_reader_finds_what_was_written() -> None:
     assert elements.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_scales_are_those_that_the_file_will_have() -> None:
+    builder = tflm.ModelBuilder()
+    builder.subgraph().constant("w", np.zeros(2, np.int8), tflm.quantized([0.1, 0.3], 3))
+    assert schema.read_model(builder.build()).subgraphs == builder.model.subgraphs
+
+
 @given(st.lists(st.binary(max_size=40), max_size=5), st.text(CHARACTERS, max_size=20))
 def test_the_data_of_every_buffer_starts_at_a_multiple_of_16(contents: list[bytes], description: str) -> None:
     """Firmware reads constants in place, from a file that is itself aligned to 16 bytes."""

@@ -454,12 +454,15 @@ def test_layers_are_told_with_the_rows_that_are_new(hop: int) -> None:
     assert [(layer.rows, layer.computed, layer.moved) for layer in layers] == [(18, hop, hop), (1, 1, 1)]
 
 
+@pytest.mark.parametrize("padding", [(1, 1), (0, 2), (2, 0)])
 @pytest.mark.parametrize(("axis", "unit", "is_found"), [(1, 1, True), (1, 3, True), (2, 1, True), (2, 2, False)])
-def test_rows_of_several_elements_are_padded_along_other_dimensions_only(axis: int, unit: int, is_found: bool) -> None:
+def test_rows_of_several_elements_are_padded_along_other_dimensions_only(
+    axis: int, unit: int, is_found: bool, padding: tuple[int, int]
+) -> None:
     """A row of padding would have as many elements as the others."""
     main = ModelBuilder().subgraph()
     x, y = main.input("x", (1, 12, 8), INT8, quantized(0.5)), main.tensor("y", (1, 12, 10), INT8, quantized(0.5))
-    paddings = main.constant("paddings", np.array([(0, 0), (0, 0), (1, 1)], np.int32))
+    paddings = main.constant("paddings", np.array([(0, 0), (0, 0), padding], np.int32))
     main.operator(BuiltinOperator.PAD, [x, paddings], [y])
     main.output(y)
     graph = Graph(tflm.Model(main.builder.build()))

@@ -215,16 +215,17 @@ def test_an_old_file_means_what_it_meant_and_a_new_one_can_be_brought_to_an_olde
 
 def test_operators_that_shared_a_code_get_one_each_where_they_need_different_versions() -> None:
     builder = ModelBuilder()
-    main = builder.subgraph()
+    main, other = builder.subgraph(), builder.subgraph()
     x, z = main.input("x", (4,), TensorType.INT8, quantized(1.0)), main.input("z", (4,), TensorType.FLOAT32)
-    y = main.tensor("y", (4,), TensorType.INT8, quantized(1.0))
-    w, v = (main.tensor(name, (4,), TensorType.FLOAT32) for name in "wv")
+    y, w = main.tensor("y", (4,), TensorType.INT8, quantized(1.0)), main.tensor("w", (4,), TensorType.FLOAT32)
     main.operator(BuiltinOperator.RELU, [x], [y], version=3)
-    main.operator(BuiltinOperator.RELU, [z], [w], version=3)
-    main.operator("mine", [w], [v], version=7)
-    main.output(y, v)
+    main.operator("mine", [z], [w], version=7)
+    main.output(y, w)
+    u, v = other.input("u", (4,), TensorType.FLOAT32), other.tensor("v", (4,), TensorType.FLOAT32)
+    other.operator(BuiltinOperator.RELU, [u], [v], version=3)
+    other.output(v)
     updated = tflm.update_versions(tflm.Model(builder.build()))
-    assert versions_in(updated) == [2, 1, 7]
+    assert versions_in(updated) == [2, 7, 1]
     assert len(tflm.Model(updated).operator_codes) == 3
 
 
