@@ -259,10 +259,11 @@ class BodyPlacement:
         """
         end = None if seconds is None else time.monotonic() + seconds
         chance = random.Random(0)
-        best = min(self._beginnings(bound), key=_height)
+        beginning = functools.cache(lambda top: min(self._beginnings(top), key=_height))
+        best = beginning(bound)
         for share in SHARES:
             top = align_up(bound + int(share * (best.height - bound)), self._alignment)
-            now = min(self._beginnings(top), key=_height)
+            now = beginning(top)
             highest = self._highest(now)
             for _ in range(rounds * len(self._bodies)):
                 if now.height <= top or (end is not None and time.monotonic() > end):
@@ -284,8 +285,8 @@ class BodyPlacement:
             lambda i: (-life[i], -bodies[i].bytes),
             lambda i: (-life[i] * bodies[i].bytes,),
         ]
-        for key in keys:
-            order = np.array(sorted(range(len(bodies)), key=key), np.int64)
+        for numbers in dict.fromkeys(tuple(sorted(range(len(bodies)), key=key)) for key in keys):
+            order = np.array(numbers, np.int64)
             for choice in itertools.product((0, 1), repeat=min(LARGE_BODIES, len(order))):
                 is_high = np.zeros(len(order), np.int64)
                 is_high[order[: len(choice)]] = choice
