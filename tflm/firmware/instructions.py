@@ -438,7 +438,7 @@ def _operator(
     if isinstance(layer, str):
         return OperatorEstimate(index, name, "", None, None, count, layer, guess)
     trips = formulas[name](layer)
-    if trips is None or trips.path not in configuration.paths:
+    if trips is None:
         return OperatorEstimate(index, name, "", None, None, count, "no formula for its shape", guess)
     path = configuration.paths[trips.path]
     cycles = round(sum(path.trips[loop].cycles * times for loop, times in trips.trips.items()))
