@@ -24,7 +24,6 @@ import threading
 import time
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 OUT_OF_TIME, STILL = 81, 82
@@ -62,9 +61,7 @@ class NamedPackages:
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Return the package if it is one of the given ones."""
         file = self.packages.get(fullname)
-        if file is None:
-            return None
-        return spec_from_file_location(fullname, file, submodule_search_locations=[str(Path(file).parent)])
+        return None if file is None else spec_from_file_location(fullname, file)
 
 
 class Watch:
