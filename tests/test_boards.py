@@ -134,6 +134,7 @@ def test_static_ram_and_stack_lie_beside_the_arena_or_in_another_bank() -> None:
     apart = on_banks(needed, BESIDE)
     assert places(apart) == [("arena", "bank 0")]
     assert apart.firmware_bank is apart.board.ram[1]
+    assert dict(fit_report(apart).facts)["other RAM"] == "static RAM and stack in bank 1"
     assert f"yes: {needed:,} of {needed:,} B bank 0, {BESIDE:,} of {BESIDE:,} B bank 1" in verdict(apart)
 
 
@@ -430,6 +431,8 @@ def test_a_library_that_can_not_run_the_model_has_a_row_that_says_what_it_lacks(
     printed = figures("arena", path, "--target", "cortex-m4", "--kernels", "cmsis-nn")
     assert printed["refusing_kernels"] == [{"kernels": "arduino", "reason": "lacks REVERSE_V2"}]
     assert {other["kernels"] for other in printed["other_kernels"]} == {"reference", "cmsis-nn:size"}
+    earlier = MachineOptions(target="cortex-m4", release="2025-01").machine()
+    assert earlier.library("reference").release == earlier.kernels.release == tflm.releases.by_name("2025-01")
     assert "arduino" in refusal("arena", path, "--target", "cortex-m4", "--kernels", "arduino")
 
 

@@ -509,6 +509,8 @@ def test_conversions_leaky_relu_and_pad_have_formulas(
     found = tflm.estimate(model, target=part, kernels=kernels, optimization=optimization)
     assert found.covered == 1
     assert found.instructions > 6 * 7 * 8 / 4
+    if operator is BuiltinOperator.QUANTIZE:
+        assert found.operators[0].path == f"quantize, {'float32' if types[0] is F32 else 'integers'}"
 
 
 def autoencoder() -> tflm.Model:

@@ -140,6 +140,10 @@ def test_a_file_of_another_version_is_named_with_it(tmp_path: Path) -> None:
     (copy,) = source_copies(tmp_path)
     (change,) = copy.modified
     assert (copy.last, change.first, change.last) == (*versions_of("tflm")[1:3], versions_of("tflm")[2])
+    (tmp_path / "lib/tensorflow/lite/micro/e.cc").unlink()  # as many files are of either version now
+    (copy,) = source_copies(tmp_path)
+    assert (copy.first, copy.last, copy.matching) == (*versions_of("tflm")[1:3], 3)
+    assert [Path(change.path).name for change in copy.modified] == ["a.cc"]  # differs from the last version
 
 
 @pytest.mark.usefixtures("known")

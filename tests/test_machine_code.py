@@ -383,14 +383,17 @@ def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(
 
 
 def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
+    folder = cached_files.cache_folder()
+    assert folder is not None
+    lock = folder / cached_files.lock_of("kernel")
     with cached_files.locked("kernel"):
         (held,) = cached_files._locks
         inherited = os.dup(held)  # as in a fork
+        with lock.open("a") as other:
+            assert not posix_files.try_lock(other.fileno())
     assert not cached_files._locks
     code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    folder = cached_files.cache_folder()
-    assert folder is not None
-    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(folder / cached_files.lock_of("kernel"))], check=True)
+    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(lock)], check=True)
     os.close(inherited)
 
 

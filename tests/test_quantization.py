@@ -596,7 +596,9 @@ def test_the_command_writes_the_model_and_reports_it(without_package: list[Recip
     answer = CliRunner().invoke(app, [str(tmp_path / w) if "." in w else w for w in words])
     assert answer.exit_code == 0, answer.output
     assert tflm.Model.from_file(tmp_path / "int8.tflite").subgraphs[0].tensors
-    for text in ("int8 activations, int8 weights", "arena", "accuracy", "int16 throughout"):
+    before, after = ((tmp_path / f"{name}.tflite").stat().st_size for name in ("float", "int8"))
+    change = f"{before:,} B, now {after:,} B ({after / before - 1:+.1%})"
+    for text in ("int8 activations, int8 weights", "arena", "accuracy", "int16 throughout", change):
         assert text in answer.stdout
 
 

@@ -416,8 +416,10 @@ def test_sizes_of_structures_are_those_of_every_release(corpus: Path, file: str,
         for struct in STRUCTURES:
             if struct.name in sizes:
                 found.add(struct.name)
-                size = struct.size(CORTEX_M, release), struct.alignment(CORTEX_M, release)
-                assert size in sizes[struct.name], (line["commit"], struct.name)
+                size, alignment = struct.size(CORTEX_M, release), struct.alignment(CORTEX_M, release)
+                assert (size, alignment) in sizes[struct.name], (line["commit"], struct.name)
+                end = max(struct.end_of(field, CORTEX_M, release) for field in struct.fields)
+                assert end <= size, (line["commit"], struct.name)
     assert {"MicroAllocator", "TfLiteNode", "TfLiteTensor", "OpDataConv"} <= found
 
 
