@@ -98,6 +98,13 @@ def test_operators_of_your_own_are_registrations() -> None:
         runtime.Interpreter.from_bytes(model, custom_op_registerers=["AddNegated"])
 
 
+def test_details_name_the_dimension_that_scales_lie_along() -> None:
+    main = tflm.ModelBuilder().subgraph()
+    main.output(main.input("x", (1, 2), tflm.schema.TensorType.INT8, tflm.quantized([0.5, 0.25], 0, 1)))
+    interpreter = runtime.Interpreter.from_bytes(main.builder.build(), arena_size=10_000)
+    assert interpreter.get_input_details(0)["quantization_parameters"]["quantized_dimension"] == 1
+
+
 def test_decoded_tensors_may_lie_beside_the_arena(tmp_path: Path) -> None:
     data, _ = LARGE["TFLM_DECODE"]()
     inside, beside, small = (

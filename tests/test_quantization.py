@@ -164,6 +164,9 @@ def test_rejected_4_bit_weights_become_8_bit_weights_and_then_float() -> None:
     assert recipe is not None
     bits = {rule["operation"]: rule["op_config"]["weight_tensor_config"]["num_bits"] for rule in recipe.rules()}
     assert (bits["CONV_2D"], bits["FULLY_CONNECTED"]) == (4, 8)
+    both = recipe.without("CONV_2D")
+    assert both is not None
+    assert both.without_int4 == {"CONV_2D", "FULLY_CONNECTED"}
     in_float = recipe.without("FULLY_CONNECTED")
     assert in_float is not None
     assert in_float.rules()[-1]["algorithm_key"] == "no_quantize"
@@ -440,6 +443,7 @@ def test_a_model_is_quantized_and_measured(without_package: list[Recipe], tmp_pa
     found = tflm.quantize(LAYER, float_models.samples(5, 8), to="int16", io="float", **machine)
     assert without_package == [Recipe("int16", float_io=True)]
     assert found.accepted
+    assert not replace(found, after=None).accepted
     assert found.samples == 5
     assert found.float_operators == ()
     measured = tflm.measure_arena(found.model, tflm.AllOpsResolver(), **machine)

@@ -83,7 +83,7 @@ def test_a_kernel_grows_by_zeros_where_one_dimension_alone_needs_them(turned: bo
 
 def test_zeros_for_same_are_the_fewest_that_pad_as_much_before_in_as_many_windows() -> None:
     for size, before, after, taps, stride, dilation in itertools.product(
-        (5, 8), (0, 1, 2), (0, 1), (2, 3), (1, 2), (1, 2)
+        (5, 8), (0, 1, 2), (0, 1, 2), (2, 3), (1, 2), (1, 2)
     ):
         axis = padded_axis(size, (before, after), taps, stride, dilation)
         whole = size + before + after

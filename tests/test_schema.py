@@ -322,6 +322,14 @@ def test_another_reader_finds_what_was_written() -> None:
     assert elements.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_the_last_of_several_metadata_entries_of_a_name_counts() -> None:
+    builder = tflm.ModelBuilder()
+    builder.subgraph()
+    for text in (b"first", b"last"):
+        builder.metadata("note", text)
+    assert bytes(tflm.Model(builder.build()).metadata("note") or b"") == b"last"
+
+
 def test_scales_are_those_that_the_file_will_have() -> None:
     builder = tflm.ModelBuilder()
     builder.subgraph().constant("w", np.zeros(2, np.int8), tflm.quantized([0.1, 0.3], 3))

@@ -277,6 +277,7 @@ def test_a_strict_resolver_refuses_a_version_that_is_too_new_with_what_it_brough
 
 def test_a_version_that_the_kernel_does_not_implement_is_a_warning() -> None:
     assert tflm.verify(softmax(3)) == []
+    assert ["requests SOFTMAX version 0" in str(finding) for finding in tflm.verify(softmax(0))] == [True]
     (finding,) = tflm.verify(softmax(4))
     assert finding.level == "warning"
     assert "requests SOFTMAX version 4, which brought FLOAT16" in str(finding)
