@@ -62,6 +62,21 @@ def test_its_memory_is_in_the_arena() -> None:
     assert buffers["scratch"].bytes == 16
 
 
+@pytest.mark.parametrize("shape", [(1, 0, 4), (1, -1, 4), (-1,)])
+def test_an_output_of_unknown_size_is_refused(shape: tuple[int, ...]) -> None:
+    """Nothing else reads it, nor is it an output of the model."""
+    main = tflm.ModelBuilder().subgraph()
+    x, y, z = (main.tensor(name, of, TensorType.FLOAT32) for name, of in (("x", (4,)), ("y", shape), ("z", (4,))))
+    main.operator("MINE", [x], [y])
+    main.operator(tflm.schema.BuiltinOperator.ABS, [x], [z])
+    main.output(z)
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("MINE", invoke=lambda context, node: None))
+    made = tflm.MicroInterpreter(tflm.Model(main.builder.build(), checks="tflm"), resolver, bytearray(4096))
+    with pytest.raises(tflm.OperatorError, match=r"operator 0 MINE, tensor 'y': .* must be known and at least 1"):
+        made.allocate_tensors()
+
+
 @pytest.mark.parametrize(
     ("type", "shape", "reason"),
     [(TensorType.INT16, (2, 4), "is INT16, must be FLOAT32 or INT8"), (TensorType.INT8, (4,), "must be a matrix")],

@@ -481,10 +481,17 @@ def test_variables_and_subgraphs_keep_their_order() -> None:
 
 
 def test_a_profile_names_what_a_delegate_runs_together() -> None:
-    profiler = tflm.MicroProfiler()
-    made = interpreter(sines(), [Takes(1, 2)], profiler=profiler)
+    class Asks(Takes):
+        def prepare(self, context: DelegateContext) -> None:
+            profiled.append(context.is_profiled)
+            super().prepare(context)
+
+    profiler, profiled = tflm.MicroProfiler(), list[bool]()
+    interpreter(sines(), [Asks(1, 2)]).allocate_tensors()
+    made = interpreter(sines(), [Asks(1, 2)], profiler=profiler)
     made.allocate_tensors()
     made.invoke()
+    assert profiled == [False, True]
     assert [event.tag for event in profiler.events] == ["SIN", "TAKES(ADD, MUL)", "SIN", "ADD"]
 
 

@@ -24,11 +24,13 @@ from tflm.kernels.reference.reduce import Rescaling
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
+    BatchMatMulOptions,
     BuiltinOperator,
     Conv2DOptions,
     DepthwiseConv2DOptions,
     DivOptions,
     FullyConnectedOptions,
+    L2NormOptions,
     ModelBuilder,
     MulOptions,
     Padding,
@@ -111,6 +113,29 @@ def rounded(value: Fraction) -> int:
 def wrapped(value: int) -> int:
     """The low 32 bits, as a signed number."""
     return (value + 2**31) % 2**32 - 2**31
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_either_factor_has_a_zero_point_of_its_own(oracle: Oracle, is_constant: bool) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.integers(-128, 128, shape, np.int8) for shape in ((3, 4), (4, 5)))
+    factors = [Given(left, quantized(0.5, -7)), Given(right, quantized(0.5, 11), is_constant)]
+    output = Given(np.zeros((3, 5), np.int8), quantized(64.0, 3))
+    assert_same(oracle, one_operator("BATCH_MATMUL", factors, output, BatchMatMulOptions()))
+
+
+@pytest.mark.parametrize("zero_point", [-1000, 0, 1000])
+def test_numbers_of_32_bits_wrap_with_their_zero_point(oracle: Oracle, zero_point: int) -> None:
+    """The largest scale below that of the output leaves 127 between a result and the ends of 32 bits."""
+    scale = quantized(float(np.nextafter(np.float32(1), np.float32(0))))
+    x = Given(np.array([-(2**31), 1 - 2**31, -1000, 0, 7, 2**31 - 2, 2**31 - 1], np.int32), scale)
+    assert_same(oracle, one_operator("QUANTIZE", [x], Given(np.zeros(7, np.int16), quantized(1.0, zero_point))))
+
+
+@pytest.mark.parametrize("count", [33025, 33026, 66053])
+def test_squares_wrap_to_32_bits(oracle: Oracle, count: int) -> None:
+    x = Given(np.full((1, count), -128, np.int8), quantized(1.0, 127))
+    assert_same(oracle, one_operator("L2_NORMALIZATION", [x], Given(x.values, quantized(1 / 128)), L2NormOptions()))
 
 
 # --- Sums that are long ------------------------------------------------------------------------------------------

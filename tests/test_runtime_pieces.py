@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from tflm.runtime.micro_measurement import (
     alive_at_each_step,
     arena_with,
     covered_bytes,
+    measure_separate_arenas,
 )
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_profiler import Event, MicroProfiler
@@ -230,6 +232,17 @@ def test_temp_buffers_lie_one_above_the_other_in_what_is_left() -> None:
     assert first + 100 <= second <= first + 128
     with pytest.raises(tflm.ArenaExhausted, match="a temporary buffer"):
         allocator.allocate_temp_buffer(4096, 16)
+
+
+@pytest.mark.parametrize("kernels", ["reference", "arduino"])
+def test_separate_arenas_have_the_structures_of_the_library(kernels: str) -> None:
+    model, resolver, target = shrinking_network(8), tflm.AllOpsResolver(), tflm.targets.by_name("cortex-m4")
+    arenas = measure_separate_arenas(model, resolver, target=target, kernels=kernels)
+    for less in (0, ARENA_ALIGNMENT):
+        head, tail = bytearray(arenas.head_arena_bytes), bytearray(arenas.tail_arena_bytes - less)
+        allocator = tflm.MicroAllocator(head, target=target, kernels=kernels, persistent_arena=tail)
+        with pytest.raises(tflm.ArenaExhausted) if less else contextlib.nullcontext():
+            tflm.MicroInterpreter(model, resolver, allocator).allocate_tensors()
 
 
 def test_both_allocators_of_separate_arenas_take_room_in_the_persistent_one() -> None:

@@ -66,6 +66,12 @@ def test_quantized_models_have_int8_tensors_and_run(case: Case) -> None:
         interpreter.invoke()
 
 
+@settings(max_examples=30)
+@given(case=quantized_models(max_layers=2))
+def test_quantized_models_have_at_most_so_many_layers(case: Case) -> None:
+    assert 1 <= len(tflm.Model(case.data).subgraphs[0].operators or ()) <= 2
+
+
 @settings(max_examples=50)
 @given(damaged=damaged_files(counter(TensorType.INT8, 4, with_init=True)))
 def test_damaged_files_are_rejected_or_still_run(damaged: bytes) -> None:
