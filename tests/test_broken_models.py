@@ -1161,6 +1161,16 @@ def shared_tables(count: int) -> bytes:
     return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph] * count)))
 
 
+def test_a_tag_without_a_value_is_refused_where_the_table_ends_with_it() -> None:
+    builder = flatbuffers.Builder(0)
+    builder.StartObject(4)
+    builder.PrependUint8Slot(3, 8, 0)
+    operators = vector_of(builder, [builder.EndObject()])
+    subgraphs = vector_of(builder, [table_of(builder, slot3=operators)])
+    with pytest.raises(tflm.ModelError, match=r"union tag 8 \(FullyConnectedOptions\) without a value"):
+        tflm.Model(finished(builder, table_of(builder, 3, slot2=subgraphs)))
+
+
 def overlapping_numbers(count: int) -> bytes:
     """Shapes of `count` tensors, each of `count` numbers, that begin 4 bytes apart."""
     builder = flatbuffers.Builder(0)

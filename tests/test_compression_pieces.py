@@ -173,6 +173,24 @@ def test_a_tensor_that_several_operators_read_is_that_of_the_first() -> None:
     assert (tensor.name, tensor.operator, tensor.readers) == ("w", "FULLY_CONNECTED", (0, 1))
 
 
+def test_the_tail_of_a_choice_is_what_was_measured() -> None:
+    """Of weights that two operators read, and of two constants that one operator reads."""
+    main, parameters = ModelBuilder().subgraph(), tflm.quantized(0.5)
+    x, z = (main.input(name, (32, 64), INT8, parameters) for name in "xz")
+    shared, left, right = (main.constant(name, sparse((32, 64), 0.1), parameters) for name in "slr")
+    ends = [main.tensor(name, (32, size), INT8, parameters) for name, size in (("a", 64), ("b", 64), ("c", 192))]
+    main.operator(BuiltinOperator.MUL, [x, shared], ends[:1], MulOptions())
+    main.operator(BuiltinOperator.MUL, [z, shared], ends[1:2], MulOptions())
+    main.operator(BuiltinOperator.CONCATENATION, [left, x, right], ends[2:], ConcatenationOptions(axis=1))
+    main.output(*ends)
+    made = compressor(tflm.Model(main.builder.build()))
+    options = [option for group in made._options() for option in group if option.tensors]
+    assert sorted(len(option.tensors) for option in options) == [1, 1, 1, 2]
+    for option in options:
+        measured = made._built(option.tensors, None).measured.tail_bytes
+        assert option.tail_bytes == measured - made.before.tail_bytes
+
+
 def constants_that_are_tried(model: tflm.Model, *custom: tflm.Registration) -> list[str]:
     """Names of the constants of which a smaller form is tried."""
     told: list[str] = []

@@ -104,6 +104,21 @@ def test_a_branch_of_another_size_is_refused_when_it_runs() -> None:
         run(choosing((4,)), [[np.array([False]), X]])
 
 
+def test_packed_constants_have_the_size_of_their_elements() -> None:
+    """Six elements of 4 bits lie in three bytes of the file, and take six of the arena."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    condition, y = main.input("condition", (1,), TensorType.BOOL), main.tensor("y", (3,), TensorType.INT8)
+    main.operator(BuiltinOperator.IF, [condition], [y], IfOptions(then_subgraph_index=1, else_subgraph_index=2))
+    main.output(y)
+    for type, shape in ((TensorType.INT8, (3,)), (TensorType.INT4, (6,))):
+        branch = builder.subgraph("branch")
+        branch.output(branch.constant("c", np.array([1, 2, 3], np.int8), type=type, shape=shape))
+    assert run(builder.build(), [[np.array([True])]])[0][0].tolist() == [1, 2, 3]
+    with pytest.raises(tflm.OperatorError, match="sizes must match"):
+        run(builder.build(), [[np.array([False])]])
+
+
 def test_a_branch_of_another_type_is_given_the_bytes(oracle: Oracle) -> None:
     assert_same_as_tflm(oracle, choosing((3,), INT32), [[np.array([False]), X]])
 
