@@ -70,6 +70,19 @@ def odometer(x: Int32s, steps: Int64s, count: int) -> int:
     return DONE
 
 
+@kernel
+def other_branch(x: Int32s, count: int) -> int:
+    """A loop whose bound is data, if another is not taken."""
+    if count > 4:
+        last = 4
+    else:
+        x[0] += 1
+        last = x[1]
+    for k in range(last):
+        x[0] += ran("last") + k
+    return DONE
+
+
 NUMBERS = st.integers(0, 9)
 RAM = Pointer(RamBuffer("x", 16, 0, 0), 0)
 
@@ -102,6 +115,9 @@ def test_bounds_in_ram_are_counted_once() -> None:
     assert set(trips.values()) == {1, 7}
     loops = [count for name, count in trips.items() if " for " in name]
     assert sorted(loops) == [1, 1, 7, 7]  # the inner loops with those around them
+    for count, times in ((3, 1), (7, 4)):
+        trips = trips_of(KernelCall(other_branch, {"x": RAM, "count": count}))
+        assert max(trips.values()) == times
 
 
 @pytest.mark.parametrize("operator", ["ARG_MAX", "MEAN", "SUM"])

@@ -14,6 +14,7 @@ import outcomes
 import pytest
 from example_models import INT8_MODEL
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from models import Case
 from sampling import examples
 from test_arena import corpus_models
@@ -238,13 +239,13 @@ def test_svdf_of_cmsis_nn_leaves_the_zero_point_of_int8_states_out(case: Case) -
 
 
 @pytest.mark.runs(0.5)
-@given(case=OPERATORS["CONV_2D"])
+@given(case=OPERATORS["CONV_2D"], order=st.permutations(range(4)))
 @settings(max_examples=examples(20))
-def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
+def test_a_plan_for_several_parts_holds_on_each(case: Case, order: list[int]) -> None:
     model = tflm.Model(case[0])
-    names = ["cortex-m0", "cortex-m4", "cortex-m55", "esp32s3"]
+    names = [["cortex-m0", "cortex-m4", "cortex-m55", "esp32s3"][i] for i in order]
     parts = [tflm.targets.PARTS[name] for name in names]
-    kernels = ["cmsis-nn", "arduino", "cmsis-nn:size", "esp-nn"]
+    kernels = [["cmsis-nn", "arduino", "cmsis-nn:size", "esp-nn"][i] for i in order]
     try:
         together = tflm.plan(model, target=parts, kernels=kernels)
     except tflm.OperatorError:  # rejections of a library
@@ -255,6 +256,10 @@ def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
     assert together.head_bytes == max(found.head_bytes for found in on_each)
     assert [found.head_bytes for found in together.after_by_part] == [found.head_bytes for found in on_each]
     assert together.minimum_arena_bytes == max(found.minimum_arena_bytes for found in on_each)
+    backwards = tflm.plan(model, target=parts[::-1], kernels=kernels[::-1])
+    linear = tflm.plan(model, planner="linear", target=parts, kernels=kernels)
+    assert together.head_bytes == backwards.head_bytes
+    assert together.lower_bound_bytes == backwards.lower_bound_bytes == linear.lower_bound_bytes
 
 
 def test_a_plan_needs_a_library_for_each_part() -> None:

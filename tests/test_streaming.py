@@ -577,6 +577,7 @@ def test_c_keeps_what_stays_the_same_in_place(
     streamed = tflm.stream(model, hop=hop)
     program = CheckedProgram(compiled, tmp_path_factory.mktemp("net"))
     assert compiled.program.bound.states
+    assert compiled.warm_up == streamed.warm_up
     assert not any("VARIABLE" in code.operator.node.operator for code in operators_of(compiled))
     shape = list(model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape)
     zero_point = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].quantization.zero_point[0]
