@@ -114,4 +114,4 @@ def _blocks(plan: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 def _script_data(value: Any) -> str:
     """JSON that is safe inside an HTML script, where "<!--" and "<script" have a meaning, too."""
     text = json.dumps(value)
-    return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -124,7 +124,6 @@ def status_line(what: str) -> Iterator[Callable[[str], None]]:
 def print_json(figures: Any) -> None:
     """Print figures as JSON, with the strings "NaN", "Infinity" and "-Infinity" for numbers that JSON lacks."""
     text = json.dumps(plain(figures), indent=2, allow_nan=False)
-    text = text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
     print(text.replace("##[", "\\u0023#["))  # a command to GitHub's runner, wherever it stands
 
 
