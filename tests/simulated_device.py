@@ -38,6 +38,10 @@ class SimulatedDevice(MicroProfiler):
         model: the model, which runs as here.
         fault: changes the output of an operator, as a wrong kernel would: takes its index and the output.
         overflow: the operator that used up the stack.
+
+    Attributes:
+        invokes: how often it was invoked.
+        announcing: whether it was asked to announce each operator, in some request.
     """
 
     def __init__(self, model: tflm.Model, fault: Callable[[int, Any], None] | None = None, overflow: int | None = None):
@@ -48,6 +52,7 @@ class SimulatedDevice(MicroProfiler):
         self.taken = [[i for i in op.inputs or () if i >= 0] for op in main.operators or ()]
         self.made = [[i for i in op.outputs or () if i >= 0] for op in main.operators or ()]
         self.invokes = 0
+        self.announcing: set[bool] = set()
         self.restart()
 
     def restart(self) -> None:
@@ -116,7 +121,9 @@ class SimulatedDevice(MicroProfiler):
             return bytes([Status.DONE]) + struct.pack("<8I", *facts) + b"reference kernels"
         if kind in (Kind.INVOKE, Kind.RESUME):
             if is_new:
-                self.run(kind == Kind.INVOKE, struct.unpack("<II", frame.payload)[1])
+                announces, stop = struct.unpack("<II", frame.payload)
+                self.announcing.add(bool(announces))
+                self.run(kind == Kind.INVOKE, stop)
             return self.result
         if kind == Kind.RESET:
             if is_new:

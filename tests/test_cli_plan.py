@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,12 @@ from example_models import INT8_MODEL
 from image_graphs import shrinking_network
 from test_cli import figures, refusal, run
 from test_planning import wide_graph
+from typer.testing import CliRunner
 
 import tflm
-from tflm.memory import plan_bytes
+from tflm.cli.app import app
+from tflm.memory import OptimalPlanner, plan_bytes
+from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import read_csv
 from tflm.schema.patch import with_metadata
 from tflm.schema.tables import METADATA_NAME, encode_offsets
@@ -93,6 +97,22 @@ def test_the_planned_buffers_can_be_had_as_csv(branches: Path) -> None:
     printed = figures("plan", branches, "--csv", file)
     buffers = read_csv(file.read_text())
     assert plan_bytes(buffers, [buffer.offline_offset for buffer in buffers]) == printed["head_bytes"]
+    assert all(buffer.bytes % 16 == 0 for buffer in buffers)
+
+
+def test_a_limit_of_steps_or_time_replaces_the_usual_time(branches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same steps give the same plan on every machine."""
+    limits = []
+
+    class Noted(OptimalPlanner):
+        def __init__(self, **settings: Any) -> None:
+            limits.append((settings["time_limit"], settings["step_limit"]))
+            super().__init__(**settings)
+
+    monkeypatch.setattr("tflm.cli.plan.OptimalPlanner", Noted)
+    for options in ("", "--steps 50", "--time-limit 3", "--steps 50 --time-limit 3"):
+        assert CliRunner().invoke(app, ["plan", str(branches), *options.split()]).exit_code == 0
+    assert limits == [(DEFAULT_TIME_LIMIT, None), (None, 50), (3, None), (3, 50)]
 
 
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:

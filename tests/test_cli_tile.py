@@ -62,6 +62,9 @@ def test_tile_says_so_where_it_finds_nothing() -> None:
     answer = run("tile", INT8_MODEL)
     assert answer.returncode == 0, answer.stderr
     assert "found no arena smaller" in answer.stdout
+    answer = run("tile", INT8_MODEL, "--ram", "1K")
+    assert answer.returncode == 1
+    assert "it does not fit: " in answer.stdout
     assert run("tile", INT8_MODEL, "--macs", "many").returncode == 2
 
 

@@ -261,6 +261,7 @@ def test_an_equal_device_is_equal() -> None:
     verdict = compared(LossyLink(device))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
     assert device.invokes == 3
+    assert device.announcing == {True}  # an error can name the operator that never ended
 
 
 def test_operators_of_other_subgraphs_are_not_compared() -> None:
@@ -631,9 +632,12 @@ def test_a_model_whose_last_tensor_alone_is_float_may_differ_by_rounding() -> No
 
 def test_a_cut_wire_is_opened_again() -> None:
     """A board with USB, for example, disappears while it restarts."""
-    simulated, opened = SimulatedDevice(model_with_state()), [0]
+    simulated, opened, closed = SimulatedDevice(model_with_state()), [0], [0]
 
     class Cut(LossyLink):
+        def close(self) -> None:
+            closed[0] += 1
+
         def read(self, seconds: float) -> bytes:
             if opened[0] == 1 and self._count > 3_000:
                 simulated.restart()
@@ -641,6 +645,7 @@ def test_a_cut_wire_is_opened_again() -> None:
             return super().read(seconds)
 
     def wire() -> LossyLink:
+        assert opened == closed  # most systems open a port only once
         opened[0] += 1
         return Cut(simulated)
 

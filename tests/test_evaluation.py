@@ -20,6 +20,7 @@ from image_graphs import Images
 from test_cli import figures
 
 import tflm
+from tflm.application.evaluation_report import calibration_report
 from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.input_files import fitted
 from tflm.evaluation.metrics import ResultsFile, classification, difference
@@ -100,6 +101,11 @@ def test_a_run_that_was_cut_off_goes_on_where_its_results_are_good(tmp_path: Pat
     assert found.count == len(IMAGES)
     assert path.read_bytes() == whole.read_bytes()
     assert tflm.evaluate(classifier(), IMAGES, results=path).samples_per_second == 0
+    with open(path, "r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(40))
+    tflm.evaluate(classifier(), IMAGES, workers=1, results=path, limit=200)
+    assert path.stat().st_size < whole.stat().st_size  # without the old records after it
 
 
 @pytest.mark.parametrize("records", [None, 0, 1])
@@ -674,3 +680,4 @@ def test_the_worst_tensors_waste_bits_or_cut_values_off() -> None:
     report = CalibrationReport(1, tuple(tensors))
     assert [tensor.tensor for tensor in report.worst()] == ["c", "b", "a", "d"]
     assert [tensor.tensor for tensor in report.worst(2)] == ["c", "b"]
+    assert [note.split(":")[0].strip() for note in calibration_report(report).notes] == ["c", "b", "a"]

@@ -106,6 +106,9 @@ def test_other_libraries_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena_causes, "count_resource_variables", lambda model: 0)
     assert list(arena_causes.variables_instead(model, build("esp32", "esp-nn", 5))) == []
     assert list(arena_causes.components_instead(model, build("cortex-m4", "cmsis-nn"))) == []
+    components = {each.kernels.release for each in arena_causes.components_instead(model, build("esp32s3", "esp-nn"))}
+    numbers = [each.version for each in distributions()["esp-tflite-micro"] if "." in each.version]
+    assert components == {tflm.releases.by_name(f"esp-tflite-micro {number}") for number in numbers}
 
 
 @pytest.mark.parametrize("figure", [None, "head_bytes", "tail_bytes", "minimum_arena_bytes", "records"])

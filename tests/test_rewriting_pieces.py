@@ -440,8 +440,9 @@ def test_constants_that_are_alike_are_added_once_and_metadata_is_kept() -> None:
     first = graph.add_constant("c", np.array([1, 2], np.int32))
     assert first == count
     assert graph.add_constant("d", np.array([1, 2], np.int32)) == first
-    others = [np.array([1, 3], np.int32), np.array([[1, 2]], np.int32), np.array([1, 2], np.uint8)]
+    others = [np.array([1, 3], np.int32), np.array([[1, 2]], np.int32), np.array([1, 2], np.int32).view(np.float32)]
     assert [graph.add_constant("c", of) for of in others] == [count + 1, count + 2, count + 3]
+    assert graph.add_constant("c", np.array([1, 2], np.int32), tflm.quantized(0.5)) == count + 4
     assert graph.constant(count + 2).tolist() == [[1, 2]]
     assert (graph.is_constant(first), graph.is_constant(graph.inputs[0])) == (True, False)
     assert graph.element_bytes(first) == 4
