@@ -399,10 +399,8 @@ def overlap_add(added: Sum, x: Elements, y: Elements, sums: Elements, frames: in
     for i in range(frames):
         for j in range(step):
             y[i * step + j] = added(sums[j], x[i * size + j])
-        for j in range(step, size):
+        for j in range(step, size):  # the last sums are always 0
             sums[j - step] = added(sums[j], x[i * size + j])
-        for j in range(size - step, size):
-            sums[j] = 0
     return DONE
 
 
