@@ -269,6 +269,14 @@ def distances_of(case: Case) -> Iterator[int]:
     return (distance for distance in distances if distance % case.x.itemsize == 0)
 
 
+@pytest.mark.parametrize("before", [-1, 0, 1])
+@pytest.mark.parametrize("size", [4, 5, 6, 7])
+def test_windows_that_are_vectors_lie_in_the_image(size: int, before: int) -> None:
+    """Two windows of three rows, two rows apart."""
+    rows = Axis(size, 3, windows=2, stride=2, before=before)
+    assert flat_convolution.are_vectors(rows, axis_of(4, 4, 4, 0), 1) == (before <= 0 and 5 - before <= size)
+
+
 @pytest.mark.parametrize("operator", LAYERS)
 def test_outputs_can_overlap_inputs_as_declared(operator: str) -> None:
     bound = []

@@ -22,8 +22,9 @@ from tflm.libraries.cmsis_nn_scratch import (
     depthwise_s8_bytes,
     transpose_conv_bytes,
 )
-from tflm.libraries.kernel_library import Version
+from tflm.libraries.kernel_library import KernelLibrary, Version
 from tflm.schema import Conv2DOptions, DepthwiseConv2DOptions, Padding, TensorType, TransposeConvOptions
+from tflm.targets import CORTEX_M
 
 PARTS = {name: tflm.targets.by_name(part) for name, part in (("none", "cortex-m0"), ("dsp", "cortex-m4"))}
 PARTS["mve"] = tflm.targets.by_name("cortex-m55")
@@ -320,6 +321,15 @@ def test_kernel_sums_by_build_and_version() -> None:
     assert asked("FULLY_CONNECTED", before, for_size=True) == [("p", 20)]
     assert asked("FULLY_CONNECTED", node, "58f17705") == [("p", 20)]
     assert asked("FULLY_CONNECTED", node, "23.08") == []
+
+
+def test_a_build_for_size_keeps_the_index_of_another_scratch_buffer() -> None:
+    def size(library: KernelLibrary) -> int:
+        op_data = library.memory["SVDF"].op_data
+        assert op_data is not None
+        return library.layout(op_data, CORTEX_M)[0]
+
+    assert size(cmsis_nn.library(for_size=True)) == size(cmsis_nn.library()) + 4
 
 
 def svdf(cpu: str, type: TensorType, without: tuple[str, ...] = ()) -> Node:

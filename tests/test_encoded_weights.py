@@ -16,6 +16,7 @@ from models import INT8
 from test_compile import check
 
 import tflm
+from tflm.c.kernels.encoded import EncodedArray, encoded_rows
 from tflm.kernels.reference import decode
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.encodings import smallest_encoding
@@ -111,6 +112,25 @@ def test_the_sizes_of_compressed_models_are_those_of_the_page(row: re.Match[str]
         saved = tflm.compress(tflm.Model.from_file(corpus / "models" / f"{row[1]}.tflite")).saved_bytes
         assert plain.constant_bytes - small.constant_bytes > 0.98 * saved
         assert small.ram_bytes == plain.ram_bytes
+
+
+@pytest.mark.parametrize("zero_points", [(0,), (0, 0, 0)])
+def test_each_channel_has_its_table_or_all_share_one(zero_points: tuple[int, ...]) -> None:
+    """Two indices of four bits are a byte."""
+    metadata = np.array([0, 1, 0, 0, 1, 4, 5, *[0] * 9, *range(15)], np.uint8)
+    values = decode.Encoded(np.arange(6, dtype=np.uint8), metadata, "w", INT8, (3, 4), zero_points, False)
+    weights = EncodedArray.of(np.zeros((3, 4), np.int8), decode.LOOK_UP_TABLE, values)
+    found = encoded_rows(weights, 1, 4, 0)
+    assert found is not None
+    step = 5 if len(zero_points) > 1 else 0
+    assert found.rows[:5] == (16, step, 4, 4, step)
+
+
+@pytest.mark.parametrize("zero_points", [(0, 0), (0, 3), (3, 0), (3, 3)])
+def test_pruned_weights_have_the_zero_point_of_the_tensor(zero_points: tuple[int, ...]) -> None:
+    values = decode.Encoded(np.zeros(1, np.uint8), np.zeros(16, np.uint8), "w", INT8, (2, 4), zero_points, False)
+    weights = EncodedArray.of(np.zeros((2, 4), np.int8), decode.PRUNE, values)
+    assert (encoded_rows(weights, 0, 4, 3) is not None) == (set(zero_points) == {3})
 
 
 @pytest.mark.parametrize(
