@@ -134,6 +134,7 @@ def test_without_inputs_it_says_how_to_give_them() -> None:
         assert shown in answer.stderr
     assert answered(INT8_MODEL, "--random") == answered(INT8_MODEL, "--random", 0)
     assert run("run", INT8_MODEL, "--random", "--steps", 2).stdout.count("int8") == 2
+    assert "--random" in run("run", INT8_MODEL, "--random", -1).stderr
 
 
 def test_a_model_without_inputs_needs_none(tmp_path: Path) -> None:

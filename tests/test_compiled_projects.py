@@ -73,6 +73,9 @@ def test_projects_are_complete(kind: str, name: str, tmp_path: Path) -> None:
     files = compiled_project_files(Firmware(TINY, "my model", machine(name), "a test"), kind)
     write_files(tmp_path / "p", files)
     assert syntax_check(tmp_path / "p") == 2
+    if kind == "platformio":
+        uses_partitions = "\nboard_build.partitions = partitions.csv\n" in files["platformio.ini"]
+        assert uses_partitions == ("partitions.csv" in files)
     assert not re.search(
         "tensorflow|tflite" if kind == "stm32" else "tensorflow|tflite|cmsis", "".join(files.values()), re.IGNORECASE
     )

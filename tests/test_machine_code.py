@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -259,6 +260,17 @@ def test_time_for_a_kernel_is_processor_time() -> None:
 def test_a_process_that_computes_nothing_ends() -> None:
     watch = compiler_main.Watch(cpu_seconds=60, still_ticks=3)
     assert [watch.tick(used) for used in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0)] == [None] * 6 + [compiler_main.STILL]
+
+
+def test_watching_is_no_computing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All CPU time of the process is that of the thread that watches."""
+    ticks: list[float] = []
+    ended: list[int] = []
+    clock = {name: lambda: float(len(ticks)) for name in ("process_time", "thread_time")}
+    monkeypatch.setattr(compiler_main, "time", SimpleNamespace(sleep=ticks.append, **clock))
+    monkeypatch.setattr(os, "_exit", ended.append)
+    compiler_main._keep_watch(compiler_main.Watch(cpu_seconds=60, still_ticks=3), 1.0)
+    assert ended == [compiler_main.STILL]
 
 
 def test_the_process_keeps_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
