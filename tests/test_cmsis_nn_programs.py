@@ -132,17 +132,18 @@ def dense(
     rows: int = 1,
     zero_point: int = 0,
     shape: tuple[int, ...] = (2, 6),
+    zero_points: tuple[int, int] = (0, 0),
 ) -> tflm.Model:
     """Return a FULLY_CONNECTED of four channels with this many scales of the weights, on an input of this shape."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", shape, activations, HALF)
+    x = main.input("x", shape, activations, quantized(0.5, zero_points[0]))
     scales = quantized([2.0**-4 * (i + 1) for i in range(rows)], zero_point)
     if weights == TensorType.INT4:
         w = main.constant("w", np.full(12, 0x2F, np.uint8), scales, type=weights, shape=(4, 6))
     else:
         w = main.constant("w", np.arange(4 * shape[-1], dtype=np.int8).reshape(4, -1), scales)
-    y = main.tensor("y", (*shape[:-1], 4), activations, HALF)
+    y = main.tensor("y", (*shape[:-1], 4), activations, quantized(0.5, zero_points[1]))
     options = FullyConnectedOptions(keep_num_dims=len(shape) > 2)
     main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], options)
     main.output(y)
@@ -402,6 +403,11 @@ def test_dsp_and_helium_take_scratch_of_their_own() -> None:
     assert needed["cortex-m4"] <= tensors + 4 * column + 16
     assert needed["cortex-m55"] <= tensors + 4 * 80 + 16
     assert needed["cortex-m55"] > needed["cortex-m4"]
+
+
+def test_offsets_of_inputs_are_negative_zero_points() -> None:
+    source = compiled(dense(INT8, zero_point=2, zero_points=(-3, 7))).files["model.c"]
+    assert ".input_offset = 3, .filter_offset = -2, .output_offset = 7," in source
 
 
 def guard_of(part: str | None, model: tflm.Model | None = None) -> str:

@@ -130,8 +130,7 @@ class _Planner:
             elif tensor not in roots:
                 plan.arena[tensor] = arena.allocate(self._bytes[tensor], lifetimes[tensor])
         for tensor in lifetimes.keys() & roots.keys():
-            where = plan.persistent_arena if roots[tensor] in self._persistent else plan.arena
-            where[tensor] = Place(where[roots[tensor]].offset, self._bytes[tensor])
+            plan.arena[tensor] = Place(plan.arena[roots[tensor]].offset, self._bytes[tensor])
         return plan
 
     def _in_order(self, lifetimes: dict[int, _Lifetime]) -> list[int]:
