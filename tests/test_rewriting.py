@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -714,6 +715,7 @@ def test_work_that_stages_add_is_counted_together() -> None:
         ]
     assert heads
     stage_of, live = stages_of(graph, Liveness(graph), rules, longest=16), Liveness(graph)
+    assert [stages_of(graph, live, rules, longest)(0, 2) is not None for longest in (1, 2)] == [False, True]
     for head, tiling in heads:
         inside = {i for stage in tiling.stages for i in range(stage.first, stage.end)}
         alone = [live.at(i) + costs.scratch[i] for i in range(len(rules)) if i not in inside]
@@ -749,7 +751,10 @@ def test_operators_of_other_types_are_measured_apart(types: tuple[TensorType, ..
         measured.extend((changed.subgraphs[0].tensors or [])[t].type for t in changed.subgraphs[0].inputs or ())
         return tflm.measure_arena(changed, resolver)
 
-    measured_costs(model, band_rules(Graph(model)), tflm.measure_arena(model, resolver), measure)
+    kinds = [("scratch", 1, 16), ("scratch", 1, 8), ("tensor", 2, 64), ("scratch", 2, 4)]
+    buffers: Any = [SimpleNamespace(kind=kind, first_use=step, bytes=size) for kind, step, size in kinds]
+    whole = replace(tflm.measure_arena(model, resolver), buffers=buffers)
+    assert measured_costs(model, band_rules(Graph(model)), whole, measure).scratch == (24, 4)
     assert set(measured) == set(types)
 
 
