@@ -37,7 +37,7 @@ from tflm.c.kernels import (
 )
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors, bind_wide_vectors
-from tflm.c.kernels.part import StepOrLoop, no_kernels
+from tflm.c.kernels.part import NEVER, StepOrLoop, first_places, no_kernels
 from tflm.c.kernels.recurrence import lstm_overlap, overlap_of_parts
 from tflm.c.kernels.signal import square_root
 from tflm.c.kernels.wide_windows import multiply_wide
@@ -267,6 +267,11 @@ def distances_of(case: Case) -> Iterator[int]:
     distances = {d for d in near if -case.x.nbytes < d < case.y.nbytes}
     distances |= {0} if 0 in allowed and allowed.stop == FAR and allowed.start == -FAR else set()
     return (distance for distance in distances if distance % case.x.itemsize == 0)
+
+
+def test_windows_from_the_end_of_an_image_on_read_nothing() -> None:
+    found = first_places(Axis(4, 2, windows=4, stride=2), Axis(2, 1, windows=2))
+    assert found.tolist() == [0, 1, 4, 5, *[NEVER] * 4]
 
 
 @pytest.mark.parametrize("before", [-1, 0, 1])

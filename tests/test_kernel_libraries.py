@@ -257,9 +257,8 @@ def test_a_plan_for_several_parts_holds_on_each(case: Case, order: list[int]) ->
     assert [found.head_bytes for found in together.after_by_part] == [found.head_bytes for found in on_each]
     assert together.minimum_arena_bytes == max(found.minimum_arena_bytes for found in on_each)
     backwards = tflm.plan(model, target=parts[::-1], kernels=kernels[::-1])
-    linear = tflm.plan(model, planner="linear", target=parts, kernels=kernels)
     assert together.head_bytes == backwards.head_bytes
-    assert together.lower_bound_bytes == backwards.lower_bound_bytes == linear.lower_bound_bytes
+    assert together.lower_bound_bytes == backwards.lower_bound_bytes
 
 
 def test_a_plan_needs_a_library_for_each_part() -> None:

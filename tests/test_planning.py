@@ -14,6 +14,7 @@ import pytest
 from differential import assert_close, printed_figures, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from image_graphs import shrinking_network
 from oracle import Oracle, OracleError
 from sampling import examples
 from test_arena import corpus_models
@@ -353,6 +354,10 @@ def test_the_largest_plan_is_that_of_greedy() -> None:
     plan = tflm.plan(model, planner="linear")
     assert plan.head_bytes == plan.greedy_head_bytes < linear.head_bytes
     assert set(plan.offsets) == {-1}
+    on: dict[str, Any] = {"target": "cortex-m55", "kernels": "cmsis-nn"}  # scratch memory is alive at the peak
+    least, left = (tflm.plan(shrinking_network(32), planner=name, **on) for name in ("optimal", "linear"))
+    assert least.lower_bound_bytes == left.lower_bound_bytes == least.head_bytes
+    assert set(left.offsets) == {-1}
 
 
 def test_an_unknown_planner_is_refused() -> None:
