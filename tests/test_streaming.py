@@ -612,6 +612,15 @@ def test_the_warm_up_follows_strides() -> None:
     assert tflm.compile_model(streamed.model, "net").warm_up == streamed.warm_up == 2
 
 
+def test_c_that_streams_takes_the_warm_up_of_the_stream() -> None:
+    """From the variables alone it is longer here: rows of padding wait, too."""
+    images = Images(ModelBuilder().subgraph(), (1, 14, 3, 1))
+    rows = images.convolution(images.last, 2, (2, 2), padding=Padding.VALID)
+    images.main.output(images.pad(rows, (2, 0), (0, 0)))
+    model = tflm.Model(images.main.builder.build())
+    assert tflm.compile_model(model, "net", stream=1).warm_up == tflm.stream(model).warm_up == 14
+
+
 @pytest.mark.parametrize(("shape", "taps", "axis"), [((1, 12, 3, 2), (3, 1), 1), ((1, 3, 12, 2), (1, 3), 2)])
 def test_the_warm_up_is_known_along_either_axis(shape: tuple[int, ...], taps: tuple[int, int], axis: int) -> None:
     images = Images(ModelBuilder().subgraph(), shape)
