@@ -103,7 +103,7 @@ class CompiledModel:
         library_operators: number of operators that call functions of the library.
         kept_kernels: the reasons why other operators use generated kernels, by subgraph and operator; empty without a
             library.
-        constant_bytes: size of all tables in flash.
+        constant_bytes: size of all tables and constant structures in flash.
         stack_bounds: bounds of an invoke's stack in bytes, for each part and optimization that was measured, with
             functions of newlib; None where a kernel was not measured. With a library, for the parts of these that the
             program can be compiled for, and the version of the library that its calls are written for.

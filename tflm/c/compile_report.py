@@ -187,7 +187,7 @@ MODEL_FIGURES = (
         int | None,
         "invokes after a reset until the outputs depend on inputs only; null without state that fades",
     ),
-    json_key("constant_bytes", int, "constants in flash, without the calls' structures"),
+    json_key("constant_bytes", int, "constants in flash, with the constant structures of calls"),
     json_key("stack_bytes", int | None, "the largest of `stack_bounds`; null if a kernel was not measured"),
     json_key(
         "stack_bounds",
