@@ -339,7 +339,7 @@ import os, sys, time
 from tflm.compiler import background, compiler_process
 import tflm
 compiler_process._command = lambda: [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
-background.SECONDS_TO_FINISH = 0.5
+background.SECONDS_TO_FINISH_FIRST = 0.5
 
 def ready():
     interpreter = tflm.MicroInterpreter(tflm.Model.from_file(sys.argv[1]), tflm.AllOpsResolver(), bytearray(1 << 14))
@@ -385,11 +385,12 @@ def test_a_process_ends_while_the_compiler_is_at_work(then: str, tmp_path: Path)
 
 
 def test_short_processes_get_their_kernels_compiled(tmp_path: Path) -> None:
-    """Each ends at once, after the kernel that it may finish, also if other processes are at work. In the end there is
-    nothing left to compile."""
+    """Each ends after the first kernel that it compiles, however long that takes. In the end there is nothing left to
+    compile."""
     script = SCRIPT[SCRIPT.index("def ready") : SCRIPT.index("while")]
-    patient = "import sys, tflm\nfrom tflm.compiler import background\nbackground.SECONDS_TO_FINISH = 60\n"
-    script = f"{patient}{script}print('call_entry' in repr(interpreter._start))"
+    imports = "import sys, tflm\nfrom tflm.compiler import background\n"
+    waits = "background.SECONDS_TO_FINISH, background.SECONDS_TO_FINISH_FIRST = 0, 60\n"
+    script = f"{imports}{waits}{script}print('call_entry' in repr(interpreter._start))"
     environment = {**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)}
     is_compiled, before = False, -1
     while not is_compiled:

@@ -23,6 +23,10 @@ SECONDS_TO_GO_ON, SECONDS_TO_FINISH = 2.0, 5.0
 """How long kernels may still be started when this process ends, and the maximum wait: several times as long as most
 kernels take."""
 
+SECONDS_TO_FINISH_FIRST = 20.0
+"""The maximum wait for the first kernel that this process compiles, which includes the start of the compiler. A slow
+machine whose processes all gave up before would never have a kernel."""
+
 _guard = threading.Lock()
 """Protects the variables below; held only briefly."""
 
@@ -95,11 +99,13 @@ def _compile(kernel: Kernel) -> None:
 def _finish() -> None:
     """Continue for a moment, and wait for the kernel that was started. Ctrl-C ends the wait."""
     global _end
+    from tflm.compiler import compiler_process
+
     _end = time.monotonic() + SECONDS_TO_GO_ON
     thread = _thread
     if thread is not None:
         with contextlib.suppress(KeyboardInterrupt):
-            thread.join(SECONDS_TO_FINISH)
+            thread.join(SECONDS_TO_FINISH if compiler_process.has_replied() else SECONDS_TO_FINISH_FIRST)
 
 
 @functools.cache

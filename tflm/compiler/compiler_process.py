@@ -54,7 +54,7 @@ class _Compiler:
         command = _command()
         self._numbers = itertools.count(1)
         self._errors = _error_file()
-        self.has_ended = False
+        self.has_replied = self.has_ended = False
         try:
             self._child = subprocess.Popen(
                 command,
@@ -100,6 +100,7 @@ class _Compiler:
         reply = _header(replies)
         if reply.get("request") != number:
             raise ValueError(f"the compiler replied to request {reply.get('request')}, not {number}")
+        self.has_replied = True
         if "missing" in reply:
             raise NoCompilerError(reply["missing"])
         if "error" in reply:
@@ -237,6 +238,11 @@ def close() -> None:
     global _is_closed
     _is_closed = True
     _end()
+
+
+def has_replied() -> bool:
+    """Whether the process runs, and has replied to a request."""
+    return _compiler is not None and _compiler.has_replied
 
 
 def is_closed() -> bool:
