@@ -26,8 +26,9 @@ from numpy import ndarray
 from oracle import Oracle, OracleError
 
 import tflm
-from tflm.c.compile import SHARED_KERNELS, CompileOptions, compiled_with
+from tflm.c.compile import SHARED_KERNELS, compiled_with
 from tflm.c.emitter import kernel_files, kernels_of
+from tflm.c.planner import CompileOptions
 from tflm.delegates import Compiled
 
 IN_ONE_PROGRAM = 100

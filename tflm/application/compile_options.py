@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tflm.application.errors import OptionError
 from tflm.application.models import bytes_from
-from tflm.c.compile import MAX_CONSTANTS, CompileOptions
 from tflm.c.kernel_choice import GENERATED
+from tflm.c.planner import MAX_CONSTANTS, CompileOptions
 from tflm.targets import Target
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tflm.atomic_write import write_files
-from tflm.c import source
-from tflm.c.binding import BoundModel, StateAndScratch, bind_model, no_steps
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.emitter import c_file, kernel_files, kernels_of
@@ -28,35 +26,24 @@ from tflm.c.kernel_choice import (
     library_processors,
     with_library,
 )
-from tflm.c.kernel_needs import BoundKernels
-from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
+from tflm.c.planner import MAX_CONSTANTS, CompileOptions, Planner
+from tflm.c.program import Program
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
+from tflm.c.trade_off import TradeOff
+from tflm.c.versions import smallest_version
 from tflm.errors import ArgumentError, CompileError
-from tflm.graph import Graph, operator_origins, reordered
 from tflm.kernels.overlap import TensorFacts
-from tflm.planning.operator_order import smaller_order
-from tflm.rewriting.fold import fold_pads_explicitly
-from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming import StreamedModel
 from tflm.rewriting.streaming import stream as streamed_form
-from tflm.runtime.micro_measurement import measure_arena
-from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.schedule.calls import Call, Plan
-from tflm.schedule.line_buffers import with_feeder
-from tflm.schedule.lowering import VIEW_ALIGNMENT, RamRequirements
-from tflm.schedule.normal_form import separate_parts
-from tflm.schedule.plan import LEAN_SHARE, OPTIMIZATIONS, RAM_ALIGNMENT, SPEED, plan
+from tflm.schedule.plan import OPTIMIZATIONS
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
 from tflm.schema.model import Model, require_model
-from tflm.targets import CORTEX_M, PARTS, Target, align_up
+from tflm.targets import PARTS, Target
 
 SHARED_KERNELS = "kernels"
 """Base name of the files with the kernels that several models share."""
-
-MINIMUM_ALIGNMENT = 4
-"""Minimum alignment of buffers in RAM, in bytes: kernels read several elements at once."""
 
 
 def generator() -> str:
@@ -72,16 +59,10 @@ def origin_of(model: Model, name: str) -> str:
     return f"{generator()}\n   Model {comment_text(name)}, {len(model.data)} bytes, SHA-256 {digest}"
 
 
-MAX_CONSTANTS = 1 << 24
-"""Default limit of a model's constants, in bytes."""
-
 MAXIMUM_TENSOR_BYTES = 1 << 24
 """Maximum size of a tensor, in bytes, unless the caller specifies more RAM."""
 
 Files = dict[str, str]
-
-Planned = tuple[BoundModel, StateAndScratch, Plan]
-"""A model bound to kernels, its state and scratch memory, and the plan of its RAM."""
 
 
 class Size(NamedTuple):
@@ -162,22 +143,6 @@ class CompiledModels:
     def write(self, folder: str | Path) -> list[Path]:
         """Write the files to a folder, which is created if missing; returns their paths."""
         return write_files(folder, self.files)
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """Options of `compile_model`."""
-
-    ram: int | None = None
-    memories: Mapping[str, int] = field(default_factory=dict)
-    self_test: int | Sequence[Sequence[Any]] = 0
-    kernels: str = GENERATED
-    target: Target | None = None
-    max_constants: int = MAX_CONSTANTS
-    stream: int | None = None
-    stream_input: int | None = None
-    feed_rows: int | None = None
-    optimize: str | None = None
 
 
 def compile_model(
@@ -306,13 +271,13 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     streamed = _streamed(model, options)
     model, options = model if streamed is None else streamed.model, replace(options, stream=None, stream_input=None)
     _require_small_tensors(model, options)
-    given, planner = model, _Planner()
-    model, origins = _simplified(model, planner)
+    given, planner = model, Planner()
+    model, origins = smallest_version(model, planner)
     choice, kept, generated_ram_bytes = _choice(model, options, planner)
-    bound, extra, planned = (_balanced if options.feed_rows is None else _fed)(model, options, choice, planner)
-    alignment = _alignment(extra)
+    planned = TradeOff(planner, model, options, choice).best()
+    bound, plan = planned.bound, planned.plan
     added = 0 if bound.feed is None else 1  # the operator that takes rows is not in the model
-    program = program_of(bound, extra, planned, (0,) * added + origins)
+    program = planned.program((0,) * added + origins)
     if program.constant_bytes > options.max_constants:
         raise CompileError(
             f"has {program.constant_bytes:,} bytes of constants as C, more than {options.max_constants:,}; "
@@ -324,7 +289,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     header = None if shared is None else f"{shared}.h"
     c_source = c_file(program, name, origin, header)
     warming = warm_up(bound.model, bound.states) if streamed is None else streamed.warm_up
-    ram = ram_macros(program, name, alignment, list(options.memories)) + warm_up_macro(name, warming)
+    ram = ram_macros(program, name, planned.alignment, list(options.memories)) + warm_up_macro(name, warming)
     files = {f"{name}.h": header_of(program, name, origin, ram, c_source.steps), f"{name}.c": c_source.text}
     if _has_test(options):
         build = build_of(choice.processors) if choice.processors is not None and calls_library else None
@@ -336,8 +301,8 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     return CompiledModel(
         name,
         planned.ram_bytes,
-        alignment,
-        dict(zip(options.memories, planned.memories)),
+        planned.alignment,
+        dict(zip(options.memories, plan.memories)),
         generated_ram_bytes,
         sum(any(operator.library_calls()) for operators in bound.operators for operator in operators),
         {(i, program.origins[index] if i == 0 else index): why for (i, index), why in kept.items()},
@@ -345,7 +310,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         _stack_bounds(program, choice.processors if calls_library else None),
         None if calls_library else code_bytes(kernels_of(program)),
         instructions_of(program),
-        tuple(Rows(max(stage.first - added, 0), stage.end - added) for stage in planned.stages),
+        tuple(Rows(max(stage.first - added, 0), stage.end - added) for stage in plan.stages),
         origins,
         files,
         program,
@@ -379,71 +344,12 @@ def _require_optimization(options: CompileOptions) -> None:
 
 def _optimized(model: Model, options: CompileOptions, choice: KernelChoice) -> dict[str, Size]:
     """Return the size of the program for each optimization."""
-    sizes, planner = {}, _Planner()
-    for optimize in OPTIMIZATIONS:
-        made = planner.planned(model, replace(options, ram=None, memories={}, optimize=optimize), choice)
-        sizes[optimize] = Size(made[2].ram_bytes, _instructions(*made))
-    return sizes
-
-
-class _Version(NamedTuple):
-    """A form of a model, and for each of its operators the index in the original model."""
-
-    model: Model
-    origins: tuple[int, ...]
-
-
-def _simplified(model: Model, planner: _Planner) -> _Version:
-    """Return the version of a model whose program takes the least RAM: as it is, after `fold`, with a SLICE for each
-    part of a SPLIT, or with its operators in another order."""
-    folded, separate = Graph(model), _with_separate_parts(model)
-    firsts = [_Version(model, tuple(range(len(model.subgraphs[0].operators or ()))))]
-    if simplified(folded, fold_pads_explicitly):
-        firsts.append(_version(model, folded))
-    firsts += [] if separate is None else [_version(model, separate)]
-    versions = [each for first in firsts for each in dict.fromkeys((first, _reordered(first)))]
-    if len(versions) == 1:
-        return versions[0]
-    return min(versions, key=lambda each: planner.planned(each.model, CompileOptions(), ALL_GENERATED)[2].ram_bytes)
-
-
-def _version(model: Model, graph: Graph) -> _Version:
-    """Return the version of a model that a rewritten graph makes."""
-    rewritten = graph.model(drop_unused=True)
-    return _Version(rewritten, operator_origins(model, rewritten, graph.moved))
-
-
-def _with_separate_parts(model: Model) -> Graph | None:
-    """Return the model's graph with a SLICE for each part of a SPLIT, which can keep rows; None unless all SPLITs are
-    of images."""
-    graph = Graph(model)
-    splits = [operator for operator in graph.operators if model.operator_name(operator) in SPLITS]
-    if not splits or any(len(graph.shape((operator.outputs or ())[0])) != IMAGE_RANK for operator in splits):
-        return None
-    separate_parts(graph, graph.outputs)
-    return graph
-
-
-SPLITS = "SPLIT", "SPLIT_V"
-
-IMAGE_RANK = 4
-
-SETS_OF_OPERATORS = 64
-"""Maximum number of sets of operators that the search for an order keeps after each step."""
-
-
-def _reordered(version: _Version) -> _Version:
-    """Return the model with its operators in an order with a lower peak of tensors; the same model if none is found."""
-    model, origins = version
-    main = model.subgraphs[0]
-    graph = Graph(model)
-    sizes = {
-        i: align_up(TensorFacts(table.type, table.shape or ()).bytes, MINIMUM_ALIGNMENT)
-        for i, table in enumerate(main.tensors or ())
-        if not graph.is_constant(i)
+    planner = Planner()
+    made = {
+        optimize: planner.planned(model, replace(options, ram=None, memories={}, optimize=optimize), choice)
+        for optimize in OPTIMIZATIONS
     }
-    found = smaller_order(model, sizes, {}, max_sets=SETS_OF_OPERATORS)
-    return version if found is None else _Version(reordered(model, found.order), tuple(origins[i] for i in found.order))
+    return {optimize: Size(planned.ram_bytes, planned.instructions) for optimize, planned in made.items()}
 
 
 def _stack_bounds(program: Program, processors: Processors | None) -> dict[Build, int] | None:
@@ -472,196 +378,15 @@ ANY_SIZE = 1 << 30
 
 
 def _choice(
-    model: Model, options: CompileOptions, planner: _Planner
+    model: Model, options: CompileOptions, planner: Planner
 ) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:
     """Return the kernels of a model's operators, the reasons for generated ones, and the RAM without the library."""
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
-    bound, extra, planned = planner.planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
-    kept = kept_kernels(program_of(bound, extra, planned), processors)
+    planned = planner.planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
+    kept = kept_kernels(planned.program(), processors)
     return with_library(processors, kept), kept, planned.ram_bytes
-
-
-FED_SHARE = 1.025
-"""Maximum instructions of a program that is fed rows, relative to the program that gets the whole image.
-
-The estimate is up to 0.6 % too high, so that the actual ratio is at most 1.02.
-"""
-
-
-def _fed(model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner) -> Planned:
-    """Plan a model that is fed rows, as the planner does, with the least RAM that costs hardly more instructions.
-
-    The search ends at 1.5 times the least RAM, or at that of the program with the whole image. If every plan costs more
-    instructions than allowed, the least RAM is used.
-    """
-    smallest = planner.planned(model, options, choice)
-    if options.ram is not None or options.memories:
-        return smallest
-    unfed = planner.planned(model, replace(options, feed_rows=None), choice)
-    whole = _instructions(*unfed)
-    low = smallest[2].ram_bytes
-    limit = min(low * 3 // 2, unfed[2].ram_bytes)
-    if whole is None or limit <= low:
-        return smallest
-
-    def is_fast(planned: Planned) -> bool:
-        taken = _instructions(*planned)
-        return taken is not None and taken <= FED_SHARE * whole
-
-    def within(ram_bytes: int) -> Planned:
-        return planner.planned(model, replace(options, ram=ram_bytes), choice)
-
-    found = smallest if is_fast(smallest) else within(limit)
-    if not is_fast(found):
-        return smallest
-    while found[2].ram_bytes - low > smallest[2].ram_bytes // 64:
-        middle = (low + found[2].ram_bytes) // 2
-        planned = within(middle)
-        low, found = (low, planned) if is_fast(planned) else (middle, found)
-    return found
-
-
-MUCH_FASTER = 0.8
-"""Maximum instructions of a program with a tenth more than the least RAM, relative to the program with the least."""
-
-SLOWDOWN = 1.1
-"""Maximum instructions of a program with kernels that are slower only to use less RAM, or whose reductions combine rows
-with totals, relative to the program without them. With more than that, they are used only if TFLM's interpreter takes
-less RAM than the program without them."""
-
-HALVING_SLOWDOWN = 1.25
-"""The same for totals of rows that take at most half of the RAM."""
-
-WITHOUT_SLOW_CALLS: dict[str, dict[str, Any]] = {"accumulates": {"accumulates": False}, "lean": {"bind_lean": no_steps}}
-"""Changes of the choice of kernels after which no call has an attribute."""
-
-
-def _balanced(model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner) -> Planned:
-    """Plan a model as the planner does, with more than the least RAM if that saves many instructions."""
-    smallest = planner.planned(model, options, choice)
-    if options.ram is not None or options.memories or options.optimize is not None:
-        return smallest
-    smallest = _without_slow_calls(smallest, model, options, choice, planner)
-    return _in_longer_parts(smallest, model, options, choice, planner)
-
-
-def _without_slow_calls(
-    planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner
-) -> Planned:
-    """Return a plan without totals of rows, or lean kernels, if they cost many instructions; see `SLOWDOWN`."""
-    for slow, changes in WITHOUT_SLOW_CALLS.items():
-        if any(getattr(call, slow, False) for call in planned[2].calls):
-            faster = choice._replace(**changes)
-            fast = planner.planned(model, options, faster)
-            least, taken = planned[2].ram_bytes, fast[2].ram_bytes
-            slowdown = HALVING_SLOWDOWN if slow == "accumulates" and 2 * least <= taken else SLOWDOWN
-            is_small = taken <= _interpreter_bytes(model, fast[1])
-            if taken <= least or (is_small and _is_faster(fast, planned, 1 / slowdown)):
-                planned, choice = fast, faster
-    return planned
-
-
-def _in_longer_parts(
-    planned: Planned, model: Model, options: CompileOptions, choice: KernelChoice, planner: _Planner
-) -> Planned:
-    """Return a plan with up to a tenth more RAM if that saves many instructions.
-
-    With the least RAM, a stage can have too few rows for the kernels that compute four windows at a time.
-    """
-    is_split = any(isinstance(call, Call) and call.rows is not None for call in planned[2].calls)
-    fastest = replace(options, optimize=SPEED)
-    if not is_split or not _is_faster(planner.planned(model, fastest, choice), planned, MUCH_FASTER):
-        return planned
-    limit = align_up(int(planned[2].ram_bytes * LEAN_SHARE), RAM_ALIGNMENT)
-    found = planner.planned(model, replace(options, ram=limit), choice)
-    return found if _is_faster(found, planned, MUCH_FASTER) else planned
-
-
-def _is_faster(one: Planned, other: Planned, share: float) -> bool:
-    """Whether a program takes at most a share of another one's instructions."""
-    taken, compared = _instructions(*one), _instructions(*other)
-    return taken is not None and compared is not None and taken <= share * compared
-
-
-def _instructions(bound: BoundModel, extra: StateAndScratch, planned: Plan) -> int | None:
-    """Estimate the instructions on a Cortex-M4 with -O2."""
-    total = instructions_of(program_of(bound, extra, planned)).total
-    return None if total is None else total["cortex-m4", "-O2"]
-
-
-class _Bound(NamedTuple):
-    """A model bound to kernels, with its state and scratch memory, and the bytes of state that feeding rows needs."""
-
-    given: Model
-    model: BoundModel
-    extra: StateAndScratch
-    feed_state: dict[str, int]
-
-
-class _Planner:
-    """Binds models to kernels and plans their RAM. What it is asked for again, it returns again."""
-
-    def __init__(self) -> None:
-        self._bound: dict[tuple[Any, ...], _Bound] = {}
-        self._known: dict[tuple[Any, ...], Planned] = {}
-
-    def planned(self, model: Model, options: CompileOptions, choice: KernelChoice) -> Planned:
-        """Bind a model to kernels, and plan its RAM within the memory of the options."""
-        kernels = model, options.feed_rows, choice
-        if kernels not in self._bound:
-            self._bound[kernels] = _bound(*kernels)
-        asked = *kernels, options.ram, tuple(options.memories.items()), options.optimize
-        if asked not in self._known:
-            self._known[asked] = _planned(self._bound[kernels], options, choice)
-        return self._known[asked]
-
-
-def _bound(model: Model, feed_rows: int | None, choice: KernelChoice) -> _Bound:
-    """Bind a model to kernels."""
-    feed, feed_state = None, dict[str, int]()
-    if feed_rows is not None:
-        (model, feed), feed_state = with_feeder(model, feed_rows), {FEED_COUNTER: FEED_COUNTER_BYTES}
-    bound = bind_model(model, choice.bind, feed, choice.bind_lean)
-    return _Bound(model, bound, StateAndScratch(bound, source.written), feed_state)
-
-
-def _planned(kernels: _Bound, options: CompileOptions, choice: KernelChoice) -> Planned:
-    """Plan the RAM of a model that is bound to kernels."""
-    given, bound, extra, feed_state = kernels
-    planned = plan(
-        bound.model,
-        BoundKernels(bound, extra, choice.overlap, accumulates=choice.accumulates),
-        RamRequirements(
-            {one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor} | feed_state,
-            _alignment(extra),
-            bound.states,
-            bound.feed,
-            _view_alignment(bound, choice),
-        ),
-        ram_bytes=options.ram,
-        memories=tuple(options.memories.values()),
-        optimize=options.optimize,
-        max_bytes=functools.partial(_interpreter_bytes, given, extra),
-    )
-    if options.ram is not None and planned.ram_bytes > options.ram:
-        raise CompileError(
-            f"the smallest plan that was found takes {planned.ram_bytes:,} bytes of RAM, "
-            f"{planned.ram_bytes - options.ram:,} more than {options.ram:,}; no smaller plan is known"
-        )
-    unused = len(options.memories) - len(planned.memories)
-    return bound, extra, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
-
-
-def _interpreter_bytes(model: Model, extra: StateAndScratch) -> int:
-    """Return the bytes that TFLM uses on a Cortex-M for tensors and scratch buffers, and those for state that lasts
-    between invokes."""
-    head = measure_arena(model, AllOpsResolver(), target=CORTEX_M).head_bytes
-    alignment = _alignment(extra)
-    return align_up(
-        head + sum(align_up(one.initial.nbytes, alignment) for one in extra.persistent.values()), RAM_ALIGNMENT
-    )
 
 
 def _require_small_tensors(model: Model, options: CompileOptions) -> None:
@@ -678,21 +403,6 @@ def _require_small_tensors(model: Model, options: CompileOptions) -> None:
                 raise CompileError(
                     f"tensor {table.name or ''} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE"
                 )
-
-
-def _view_alignment(bound: BoundModel, choice: KernelChoice) -> int:
-    """Return the alignment of tensors inside other tensors, in bytes. Generated kernels need only that of an
-    element."""
-    if not bound.states or choice.processors is not None:
-        return VIEW_ALIGNMENT
-    nodes, tensors = [operator.node for operator in bound.operators[0]], bound.tensors()
-    used = [tensors[i] for node in nodes for i in (*node.inputs, *node.outputs) if i >= 0]
-    return max((tensor.elements.itemsize for tensor in used if tensor.offset is not None), default=VIEW_ALIGNMENT)
-
-
-def _alignment(extra: StateAndScratch) -> int:
-    """Return the alignment of buffers in RAM, in bytes."""
-    return max(extra.alignment, MINIMUM_ALIGNMENT)
 
 
 def require_name(name: str) -> None:

@@ -24,7 +24,8 @@ from tflm.application.several_memories import memories_of, spread_of
 from tflm.atomic_write import write_files
 from tflm.boards import Board
 from tflm.c.cmsis_nn import LIBRARY
-from tflm.c.compile import CompileOptions, compiled_with
+from tflm.c.compile import compiled_with
+from tflm.c.planner import CompileOptions
 from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath, argument, flag, option
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
