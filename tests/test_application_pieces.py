@@ -34,11 +34,13 @@ from tflm.application.several_memories import (
     shares_table,
     spread_of,
 )
+from tflm.application.timing import OperatorTime, estimate_report, timing_report
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.sdks import Span
 from tflm.device.verdict import Status
 from tflm.firmware.board_fit import board_fit
 from tflm.firmware.flash import OperatorFlash
+from tflm.firmware.instructions import Estimate, OperatorEstimate
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked
 from tflm.firmware.source_tree import Modified
 from tflm.planning.memories_plan import MemoryShare
@@ -299,6 +301,94 @@ def test_a_block_outside_of_the_usual_memory_has_its_attribute(bank: str | None,
     placement: Any = SimpleNamespace(bank=None if bank is None else Bank(bank, 1))
     assert _memory(build, placement, how) == placed
     assert _memory(build, placement, None) == _memory(build, None, how) == ("", "")
+
+
+# --- Times -----------------------------------------------------------------------------------------------------------
+
+
+ESTIMATED = Estimate("cortex-m4", "reference", "-O2", 12_345, 23_456, 0.1, 25_000, 0.256, 0.2, 1.0, (), "As assumed.")
+
+
+@pytest.mark.parametrize(
+    ("changed", "facts"),
+    [
+        (
+            {},
+            "about 0.26 ms, within 20%|12,345, within 10%|about 25,000, within 20%|23,456|100% of the instructions",
+        ),
+        (
+            {"milliseconds": 123.4, "covered": 0.9996, "device_cycles": 99},
+            "about 120 ms, within 20%|12,345, within 10%|about 99, within 20%|23,456|99.9% of the instructions",
+        ),
+        (
+            {"milliseconds": None, "covered": 0.9},
+            "unknown: specify the clock with --mhz|12,345, within 10%|about 25,000, within 20%|23,456|"
+            "90.0% of the instructions",
+        ),
+        (
+            {"milliseconds": None, "covered": 0.8994},
+            "unknown: too little of the model is covered|12,345 for the covered part; at most 1.1 times that|"
+            "about 25,000 for the covered part; at most 1.2 times that|23,456|89.9% of the instructions",
+        ),
+        (
+            {"milliseconds": None, "covered": 0.0, "instructions": 0, "cycles": 0},
+            "unknown: too little of the model is covered|unknown: no operator has a formula|"
+            "unknown: no operator has a formula|0|0.0% of the instructions",
+        ),
+    ],
+)
+def test_an_estimate_says_how_certain_it_is(changed: dict[str, Any], facts: str) -> None:
+    report = estimate_report("net", replace(ESTIMATED, **changed))
+    assert report.title == "net on cortex-m4, reference kernels, -O2"
+    assert "|".join(fact for _, fact in report.facts) == facts
+    assert [name for name, _ in report.facts] == ["time", "instructions", "cycles", "table cycles", "covered"]
+    assert (report.notes, report.tables[0].rows) == (["As assumed."], [])
+
+
+def test_an_estimate_counts_what_it_leaves_out() -> None:
+    operators = (
+        OperatorEstimate(0, "ADD", "add", 100, 150, 0),
+        OperatorEstimate(1, "RFFT2D", "", None, None, 0, "not measured", 990),
+        OperatorEstimate(2, "CONV_2D", "conv", 200, 450, 7),
+        OperatorEstimate(3, "RFFT2D", "", None, None, 0, "not measured", 25),
+        OperatorEstimate(4, "TANH", "", None, None, 0, "of int16"),
+    )
+    report = estimate_report("net", replace(ESTIMATED, cycles=600, operators=operators))
+    assert report.notes[:-1] == [
+        "not covered: 2 RFFT2D: not measured",
+        "not covered: 1 TANH: of int16",
+        "operators that are not covered may take 1,000 instructions (rough estimate)",
+    ]
+    assert [[str(value) for value in row[2:]] for row in report.tables[0].rows] == [
+        ["100", "150", "25.0%", ""],
+        ["", "", "", ""],
+        ["200", "450", "75.0%", "7"],
+        ["", "", "", ""],
+        ["", "", "", ""],
+    ]
+    (table,) = estimate_report("net", replace(ESTIMATED, cycles=0, operators=operators[:1])).tables
+    assert table.rows[0][-2:] == ["", ""]
+
+
+def timed(subgraph: int, index: int, runs: float, us: float, count: int = 0) -> OperatorTime:
+    return OperatorTime(subgraph, index, "ADD", runs, us, us / 200, count)
+
+
+def test_times_are_shown_by_run_and_compared_with_the_invoke() -> None:
+    operators = [timed(0, 3, 1, 1_240.0, 4_960), timed(1, 0, 2.5, 900.0), timed(0, 0, 0, 70.0, 8), timed(0, 1, 1, 0, 9)]
+    report = timing_report(1_000.0, 5, operators)
+    assert report.title == "1,000.0 us an invoke (median of 5)"
+    assert report.notes == []
+    assert [[str(value) for value in row if row is not None] for row in report.tables[0].rows] == [
+        ["3", "ADD", "1", "1,240.0", "620.0%", "4,960", "4"],
+        ["1:0", "ADD", "2.5", "900.0", "450.0%", "", ""],
+        ["0", "ADD", "once", "70.0", "", "8", "0"],
+        ["1", "ADD", "1", "0.0", "0.0%", "9", ""],
+    ]
+    longer, shorter = (timing_report(1_000.0, 5, [timed(0, 0, 1, us)]).notes[0] for us in (1_251.0, 749.0))
+    assert longer.startswith("the operators add up to 1,251.0 us, 1.25 of it: timing takes about 1 us per operator")
+    assert shorter.startswith("the operators add up to 749.0 us, 0.75 of it: the machine may have been busy")
+    assert [timing_report(1_000.0, 5, [timed(0, 0, 1, us)]).notes for us in (750.0, 1_250.0)] == [[], []]
 
 
 # --- Sentences and names ---------------------------------------------------------------------------------------------

@@ -322,6 +322,7 @@ def test_fit_removes_the_firmware_of_an_earlier_model(tmp_path: Path) -> None:
     try:
         write_files(tmp_path, {"m.tflite": b"1", "firmware/main.cc": b"1", "firmware/old.cc": b"1"})
         (firmware / "mine.cc").write_text("by hand")
+        append(tmp_path / "log", b"1")
         kept = {firmware / "main.cc"}
         assert obsolete_files(firmware, kept) == [firmware / "old.cc"]
         assert obsolete_files(firmware, set()) == [firmware / "main.cc", firmware / "old.cc"]

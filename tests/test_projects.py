@@ -238,6 +238,20 @@ def test_platformio_has_the_framework_of_the_board(compiler: str, name: str, tmp
     assert ("lib_deps" in settings[environment]) is (name == "nano33ble")
 
 
+@pytest.mark.parametrize("kind", ["platformio", "esp-idf"])
+@pytest.mark.parametrize("flash", [None, 4 << 20])
+def test_flash_of_a_known_size_has_a_table_of_partitions(kind: str, flash: int | None) -> None:
+    on = machine("esp32-cam")
+    assert on.board is not None
+    files = project_files(
+        Firmware(TINY, "net", on._replace(board=replace(on.board, flash_bytes=flash)), "a test"), kind
+    )
+    assert ("partitions.csv" in files) is (flash is not None)
+    names = [line for text in files.values() for line in text.splitlines() if '="partitions.csv"' in line]
+    lines = [line for line in files.get("platformio.ini", "").splitlines() if "partitions.csv" in line]
+    assert (len(names), len(lines)) == ((1, int(kind == "platformio")) if flash else (0, 0))
+
+
 @pytest.mark.parametrize("kernels", ["reference", "cmsis-nn", "cmsis-nn:size"])
 def test_platformio_builds_tflm_with_the_kernels_of_the_firmware(kernels: str, tmp_path: Path) -> None:
     texts = "\n".join(written(tmp_path, "platformio", machine("nrf52dk", kernels)).values())

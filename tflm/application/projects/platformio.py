@@ -57,10 +57,9 @@ def platformio_values(build: Build) -> dict[str, str]:
     """Values for the templates of PlatformIO; errors as of `platformio_board`."""
     values = {**platformio_board(build), "before_build": "", "main_file": "`src/main.cpp`", "library": ""}
     if is_esp(build):
-        lines = ["monitor_speed = 115200"]
-        if build.machine.board is not None and build.machine.board.flash_bytes:
-            lines.append("board_build.partitions = partitions.csv")
-        return {**values, **esp_values(build), "settings": "\n".join(lines)}
+        values |= esp_values(build)
+        partitions = "\nboard_build.partitions = partitions.csv" if values["partitions"] else ""
+        return {**values, "settings": f"monitor_speed = 115200{partitions}"}
     if build.kernels == "arduino":
         library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git#2.0.0"
         return {**values, "settings": f"monitor_speed = 115200\nlib_deps = {library}"}
