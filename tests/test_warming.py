@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -10,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from example_models import FLOAT_MODEL, INT8_MODEL
 from typer.testing import CliRunner
@@ -25,6 +28,7 @@ from tflm.cli.app import app
 from tflm.compiler import cached_files, machine_code
 from tflm.delegates import Compiled
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema import TensorType
 
 pytest.importorskip("numba", reason="needs the extra `fast`")
 
@@ -147,6 +151,43 @@ WITHOUT_INT16 = {"HARD_SWISH", "LEAKY_RELU", "RELU", "RELU6"}
 """Operators that TFLM or the engine has for 8 bits and floats only."""
 
 CONVERSIONS = {"QUANTIZE", "DEQUANTIZE"}
+
+
+def weighted_layers(model: tflm.Model) -> list[tuple[object, ...]]:
+    """Sizes, activation, zero point and the largest weight of the layers with weights, in alphabetical order."""
+    main, found = model.subgraphs[0], []
+    for operator in main.operators:
+        name = model.operator_name(operator)
+        if name not in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"):
+            continue
+        at = 2 if name == "TRANSPOSE_CONV" else 0
+        x, weights, y = (main.tensors[i] for i in (operator.inputs[at], operator.inputs[1], operator.outputs[0]))
+        zero = 0 if y.quantization is None else y.quantization.zero_point[0]
+        options: Any = operator.builtin_options
+        larger, smaller = sorted((x.shape[1], y.shape[1]), reverse=True)
+        assert options.stride_h == options.stride_w == larger // smaller
+        facts = (*x.shape[2:], *y.shape[2:], options.fused_activation_function.name, zero)
+        values = np.frombuffer(model.constant(weights), np.float32 if x.type == TensorType.FLOAT32 else np.int8)
+        assert y.type == x.type
+        found.append((name, *facts, int(values.max())))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("type", ["INT8", "INT16", "FLOAT32"])
+def test_common_layers_have_all_tiles_activations_and_strides(type: str, common_layers: list[tflm.Model]) -> None:
+    (model,) = (each for each in common_layers if each.description == f"common layers of {type}")
+    ranges = [("NONE", 0), ("RELU", 0), ("RELU", -128)][: 3 if type == "INT8" else 2]
+    channels = (4, 8, 16, 24, 32, 48, 64)
+    expected: list[tuple[object, ...]] = []
+    for activation, zero in ranges:
+        for n in channels:
+            for positions in (1, 2, 4, 5, 6, 8, 12, 15, 16, 24):
+                weights = (1, 127) if zero else (1,)
+                expected += [("CONV_2D", positions, 4, positions, n, activation, zero, weight) for weight in weights]
+            for after, before in itertools.product((8, 4), (1, n)):
+                expected.append(("DEPTHWISE_CONV_2D", 8, before, after, n, activation, zero, 1))
+        expected.append(("TRANSPOSE_CONV", 4, 8, 8, 8, activation, zero, 1))
+    assert weighted_layers(model) == sorted(expected)
 
 
 def test_common_layers_are_of_all_types(common_layers: list[tflm.Model]) -> None:
