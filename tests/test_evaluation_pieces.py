@@ -219,6 +219,57 @@ def test_numbers_are_left_out_where_they_could_not_be_read(
     assert axes.text.call_count == numbers
 
 
+@pytest.mark.parametrize("width", [16, 15])
+def test_wrong_answers_are_written_with_their_class_and_the_one_that_they_were_taken_for(
+    width: int, tmp_path: Path
+) -> None:
+    """A sample of 16 values is drawn as 4 by 4 pixels, each of 32 by 32; one of 15 is an array."""
+    image = pytest.importorskip("matplotlib.image", reason="needs matplotlib")
+    samples: list[Any] = [np.arange(width, dtype=np.float32) * (-1) ** i + i for i in range(6)]
+    samples[3] = np.zeros(3, np.float32)  # cannot be run
+    scores = np.array([[0, 9], [9, 0], [0, 9], [9, 0], [0, 9], [0, 9]], np.int8)
+    found = tflm.Evaluation(
+        6, (), ("cat",), records(scores, [1, 1, 0, 1, NO_LABEL, 1], [True] * 3 + [False, True, True])
+    )
+    items = [*zip(samples, [1, 1, 0, 1]), samples[4], (samples[5], 1)]
+    pictures.write_worst(tmp_path, found, Stream(items), adding(1, width))
+    names = {1: "000001_is_1_taken_for_cat", 2: "000002_is_cat_taken_for_1"}
+    suffix = "png" if width == 16 else "npy"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{suffix}" for name in names.values()]
+    for i, name in names.items():
+        if width == 15:
+            np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), [samples[i]])
+            continue
+        drawn = image.imread(tmp_path / f"{name}.png")[..., 0]
+        shades = np.arange(16)[:: (-1) ** i].reshape(4, 4) / 15
+        np.testing.assert_allclose(drawn, np.kron(shades, np.ones((32, 32))), atol=0.005)
+
+
+def test_the_worst_samples_of_a_comparison_have_no_class(tmp_path: Path) -> None:
+    far: Any = MagicMock(worst=((2, 9.0), (0, 4.0)))
+    found = tflm.Evaluation(3, (), (), records(np.zeros((3, 1), np.float32)), difference=far)
+    pictures.write_worst(tmp_path, found, Stream([A, B, A + B]), adding(1))
+    assert {path.name: np.load(path).tolist() for path in tmp_path.iterdir()} == {
+        "000000.npy": [[1, 2]],
+        "000002.npy": [[4, 6]],
+    }
+
+
+def test_a_confusion_matrix_is_drawn_by_the_shares_of_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = drawn_confusion(monkeypatch, [[2, 2, 0], [0, 1300, 0], [0, 0, 0]], ("cat", "doge", "$x"))
+    shares = axes.imshow.call_args
+    assert shares.args[0].tolist() == [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 0]]
+    assert (shares.kwargs["vmin"], shares.kwargs["vmax"]) == (0, 1)
+    written = [(*of.args, of.kwargs["color"]) for of in axes.text.call_args_list]
+    assert written == [(0, 0, "2", "black"), (1, 0, "2", "black"), (1, 1, "1,300", "white")]
+    for drawn in (axes.set_xticks.call_args, axes.set_yticks.call_args):
+        assert (list(drawn.args[0]), drawn.args[1]) == ([0, 1, 2], ["cat", "doge", "$x"])
+    assert axes.set_xticks.call_args.kwargs["rotation"] == 90
+    assert drawn_confusion(monkeypatch, [[1]], ("cat",)).set_xticks.call_args.kwargs["rotation"] == 0
+    assert axes.set_title.call_args == call("25.00% of 4,321 right")
+    assert (axes.set_xlabel.call_args, axes.set_ylabel.call_args) == (call("taken for"), call("is"))
+
+
 # --- Metrics ---------------------------------------------------------------------------------------------------------
 
 NO_LABEL = np.iinfo(np.int64).min
