@@ -33,6 +33,7 @@ from tflm.quantization.recipe import Range, Recipe, calibrated
 from tflm.quantization.repairs import _requantized, finished, prepared, with_fitting_biases
 from tflm.schema import (
     BuiltinOperator,
+    CallOnceOptions,
     Conv2DOptions,
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
@@ -139,6 +140,37 @@ def test_no_rule_is_dynamic_and_only_convolutions_have_a_scale_for_each_channel(
         assert (config["compute_precision"], config["explicit_dequantize"]) == ("INTEGER", False)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "rows"),
+    [
+        (Recipe(), ".*: * 8 8; CONV_2D 8 8; DEPTHWISE_CONV_2D 8 8; FULLY_CONNECTED 8 8; CONV_2D_TRANSPOSE 8 8"),
+        (
+            Recipe("int16", "int4", float_io=True, without_int4=frozenset({"CONV_2D"})),
+            ".*: * 16 8; CONV_2D 16 8; DEPTHWISE_CONV_2D 16 8; FULLY_CONNECTED 16 4; CONV_2D_TRANSPOSE 16 8; "
+            "INPUT none; OUTPUT none",
+        ),
+        (
+            Recipe(weights="int4", in_float=frozenset({"TRANSPOSE_CONV", "ADD"}), int16_tensors=("t",)),
+            ".*: * 8 8; CONV_2D 8 4; DEPTHWISE_CONV_2D 8 8; FULLY_CONNECTED 8 4; ADD none; CONV_2D_TRANSPOSE none; "
+            "^t(;|$): * 16 8; CONV_2D 16 8; DEPTHWISE_CONV_2D 16 8; CONV_2D_TRANSPOSE 16 8",
+        ),
+    ],
+)
+def test_the_last_rule_that_matches_has_the_types_of_an_operator(recipe: Recipe, rows: str) -> None:
+    found, scope = [], ""
+    for rule in recipe.rules():
+        kind = "none" if rule["algorithm_key"] == "no_quantize" else rule["algorithm_key"]
+        if kind == "min_max_uniform_quantize":
+            config = rule["op_config"]
+            tensors = config["activation_tensor_config"], config["weight_tensor_config"]
+            assert tensors[0]["granularity"] == "TENSORWISE"
+            assert {tensor["dtype"] for tensor in tensors} == {"INT"}
+            kind = " ".join(str(tensor["num_bits"]) for tensor in tensors)
+        found.append(f"{'' if rule['regex'] == scope else rule['regex'] + ': '}{rule['operation']} {kind}")
+        scope = rule["regex"]
+    assert "; ".join(found) == rows
+
+
 def four_bit_layer(scales: int) -> tflm.Model:
     """A dense layer with 4-bit weights."""
     builder = ModelBuilder()
@@ -192,9 +224,57 @@ def test_int16_is_for_the_operators_of_one_tensor_whatever_its_name() -> None:
 # Repairs before
 
 
+def outputs_of(model: tflm.Model, values: np.ndarray[Any, Any]) -> list[Any]:
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = values
+    interpreter.invoke()
+    return [interpreter.output(i).data.tolist() for i in range(len(model.subgraphs[0].outputs or ()))]
+
+
+def quantized_inputs(model: tflm.Model, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Real values as a model takes them whose inputs have a scale of 1/64, or are floats."""
+    is_float = model.subgraphs[0].tensors[0].type is TensorType.FLOAT32
+    return values if is_float else np.clip(np.rint(values * 64), -128, 127).astype(np.int8)
+
+
+def chain(*outputs: int) -> tflm.Model:
+    """Dense layers one after another, some of which are outputs of the model."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 8), TensorType.FLOAT32)]
+    for width in (8, 5, 4, 2):
+        tensors.append(float_models.dense(main, tensors[-1], width, {8: 5, 5: 4, 4: 2, 2: 3}[width]))
+    main.output(*(tensors[i] for i in outputs))
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("float_io", [False, True])
+@pytest.mark.parametrize("model", [LAYER, chain(4), chain(1, 4), chain(4, 2, 1), chain(0, 3)])
+def test_a_model_computes_the_same_after_its_repairs(model: tflm.Model, float_io: bool) -> None:
+    after = tflm.Model(prepared(model, float_io))
+    assert outputs_of(after, float_models.samples(1, 8)) == outputs_of(model, float_models.samples(1, 8))
+    before, main = model.subgraphs[0], after.subgraphs[0]
+    assert tflm.verify(after.data) == []
+    for now, then in zip((*main.inputs, *main.outputs), (*before.inputs, *before.outputs), strict=True):
+        assert main.tensors[now].name == before.tensors[then].name
+    written = {tensor for operator in main.operators for tensor in operator.outputs}
+    read = {tensor for operator in main.operators for tensor in operator.inputs}
+    assert not float_io or not read & written & {*main.outputs}
+
+
 def test_a_signature_is_added_with_the_names_of_inputs_and_outputs() -> None:
-    (signature,) = read_model(memoryview(prepared(LAYER))).signature_defs or ()
-    assert [each.name for each in (*(signature.inputs or ()), *(signature.outputs or ()))] == ["x", "dense_8"]
+    root = read_model(memoryview(prepared(chain(4, 2))))
+    (signature,) = root.signature_defs or ()
+    (main,) = root.subgraphs or ()
+    assert [each.name for each in (*(signature.inputs or ()), *(signature.outputs or ()))] == [
+        "x",
+        "dense_2",
+        "dense_5",
+    ]
+    assert [each.tensor_index for each in signature.inputs or ()] == [*(main.inputs or ())]
+    assert [each.tensor_index for each in signature.outputs or ()] == [*(main.outputs or ())]
+    assert (signature.signature_key, signature.subgraph_index) == ("serving_default", 0)
 
 
 def test_a_signature_is_left_as_it_is() -> None:
@@ -220,9 +300,7 @@ def test_every_tensor_gets_a_name_of_its_own() -> None:
     for tensor, name in zip(tensors, ("same", "same", None, "same_0"), strict=True):
         tensor.name = name
     (main,) = read_model(memoryview(prepared(tflm.Model(write_model(root))))).subgraphs or ()
-    names = [tensor.name for tensor in main.tensors or ()]
-    assert len(set(names)) == 4
-    assert all(names)
+    assert [tensor.name for tensor in main.tensors or ()] == ["same_0_", "same_1", "tensor_2", "same_0"]
 
 
 def test_a_memory_plan_of_the_float_model_is_dropped() -> None:
@@ -454,12 +532,28 @@ def test_a_model_is_quantized_and_measured(without_package: list[Recipe], tmp_pa
 
 def test_labels_add_the_accuracy_of_both_models_and_the_effect_of_int16(without_package: list[Recipe]) -> None:
     model = tflm.Model(float_models.classifier().build())
-    found = tflm.quantize(model, float_models.samples(8, 8, 8, 1), labels=np.arange(8) % 4, limit=6)
+    labelled = float_models.samples(8, 8, 8, 1), np.arange(8) % 4
+    found = tflm.quantize(model, *labelled, limit=6)
     assert found.evaluation_before is not None
     assert found.evaluation is not None
     assert found.samples == found.evaluation_before.count == found.evaluation.count == 6
-    assert found.alternatives[-1].name == "int16 throughout"
-    assert without_package[-1].activations == "int16"
+    for evaluated, expected in ((found.evaluation_before, model), (found.evaluation, found.model)):
+        answers = [outputs_of(expected, sample)[0] for sample in quantized_inputs(expected, labelled[0][:6])]
+        assert evaluated.accuracy == pytest.approx(np.mean(np.argmax(answers, axis=-1).reshape(-1) == labelled[1][:6]))
+    assert (found.evaluation_before.difference, found.evaluation.difference is None) == (None, False)
+    assert found.file_bytes_before == len(model.data)
+    in_float = tflm.measure_arena(model, tflm.AllOpsResolver(), target=tflm.targets.by_name("cortex-m"))
+    assert found.minimum_arena_bytes_before == in_float.minimum_arena_bytes
+    losses = sorted((each for each in found.evaluation.signal if each.lost > 0), key=lambda each: -each.lost)
+    assert found.worst() == losses[:5]
+    assert [each.name for each in found.alternatives] == [
+        *(f"int16 for {loss.operator}" for loss in losses[:3]),
+        "int16 throughout",
+    ]
+    assert [recipe.int16_tensors for recipe in without_package] == [(), *((each.tensor,) for each in losses[:3]), ()]
+    assert [recipe.activations == "int16" for recipe in without_package] == [*[False] * (1 + len(losses[:3])), True]
+    cost = found.evaluation.accuracy, found.minimum_arena_bytes, len(found.data), ""
+    assert all(each[1:] == cost for each in found.alternatives)  # the stand-in makes the same of every recipe
 
 
 def test_an_alternative_that_the_library_rejects_has_the_reason(
@@ -478,11 +572,32 @@ def test_an_operator_that_the_library_rejects_is_tried_with_other_types(
     without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rejecting = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
-    answers = iter([rejecting, rejecting, []])
+    answers = iter([rejecting, rejecting, [], *[rejecting] * 2])
     monkeypatch.setattr(module, "check_device", lambda *_, **__: next(answers))
-    found = tflm.quantize(LAYER, float_models.samples(5, 8), weights="int4")
-    assert [len(each.without_int4) + len(each.in_float) for each in without_package] == [0, 1, 2]
+    found = tflm.quantize(LAYER, float_models.samples(5, 8), np.arange(5) % 4, weights="int4")
+    assert [len(each.without_int4) + len(each.in_float) for each in without_package] == [0, 1, 2, 2, 0]
     assert found.recipe.in_float == {"FULLY_CONNECTED"}
+    assert without_package[-1] == Recipe("int16", "int4")
+    assert all(each.reason for each in found.alternatives)
+
+
+def test_the_reason_is_the_one_of_the_operator_that_stays_float(
+    without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rejecting = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
+    answers = iter([rejecting, []])
+    monkeypatch.setattr(module, "check_device", lambda *_, **__: next(answers))
+    monkeypatch.setattr(module, "quantized_by", lambda recipe, model, ranges: bytes(model.data))
+    found = tflm.quantize(tflm.Model(float_models.classifier().build()), float_models.samples(3, 8, 8, 1), to="int16")
+    assert [each.operator for each in found.float_operators] == [
+        "0 CONV_2D",
+        "1 RESHAPE",
+        "2 FULLY_CONNECTED",
+        "3 SOFTMAX",
+    ]
+    reasons = [each.reason for each in found.float_operators]
+    assert reasons[2] == "reference kernels reject it with int16 activations"
+    assert reasons[3] == "litert-quantizer has no int16 SOFTMAX"
 
 
 @pytest.mark.parametrize("operator", ["", "QUANTIZE", "DEQUANTIZE"])
@@ -527,6 +642,16 @@ def test_a_model_without_floats_is_rejected() -> None:
     main.output(main.input("x", (1, 8), TensorType.INT32))
     with pytest.raises(tflm.ArgumentError, match="no float tensors"):
         tflm.quantize(tflm.Model(builder.build()), np.zeros((1, 8), np.int32))
+
+
+def test_a_model_that_runs_another_subgraph_is_rejected() -> None:
+    builder = ModelBuilder()
+    main, once = builder.subgraph(), builder.subgraph("once")
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.output(float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4))
+    once.output(once.input("y", (1, 8), TensorType.FLOAT32))
+    with pytest.raises(tflm.ArgumentError, match="CALL_ONCE runs another subgraph"):
+        tflm.quantize(tflm.Model(builder.build()), float_models.samples(1, 8))
 
 
 def test_constants_that_are_not_finite_are_rejected() -> None:
