@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
-from tflm.application.settings import KEYS, settings, smallest_budget
+from tflm.application.settings import KEYS, budgets_of, settings, smallest_budget
 from tflm.cli.app import NAMES, app
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
@@ -220,6 +220,13 @@ def test_budgets_are_by_path_or_name_and_the_first_that_matches_counts(project: 
     assert sizes == [64 << 10, 512, 1 << 20]
     with _in_folder(project):
         assert smallest_budget(models) == 512
+    inner = project / "inner"
+    (inner / "tflm.toml").write_text('[budgets]\n"mine/*" = 7\n"/*/other.tflite" = 9\n')
+    with _in_folder(inner):
+        assert budgets_of([Path("mine/x"), Path("x"), *models]) == dict(
+            zip([Path("mine/x"), Path("x"), *models], [7, None, None, None, 9])
+        )
+        assert smallest_budget([Path("x")]) is None
     (project / "tflm.toml").write_text('board = "nrf52840dk"\n[budgets]\n"model.*" = "1K"\n')
     status, said, _ = tflm(project, "gate", "model.tflite")
     assert status == 1
@@ -240,17 +247,21 @@ def test_show_settings_says_what_holds_and_where_from(project: Path) -> None:
     lines = [" ".join(line.split()) for line in said.splitlines()]
     place = project / "tflm.toml"
     assert status == 0
-    assert lines[0] == f"settings of {place}"
-    assert f"board esp32-s3-eye ({place})" in lines
-    assert "sdk esp-idf (--sdk)" in lines
-    assert "target default" in lines
-    assert f"reserve 12K ({place})" in lines
-    assert f"budget *.tflite = 3K ({place})" in lines
+    held = ("kernels esp-nn:ansi", "tflm esp-tflite-micro 1.3.3", "board esp32-s3-eye", "sdk esp-idf", "reserve 12K")
+    facts = [f"{each} ({'--sdk' if each.startswith('sdk') else place})" for each in held]
+    budgets = [f"budget *.tflite = 3K ({place})"]
+    assert [line for line in lines if line] == [f"settings of {place}", "target default", *facts, *budgets]
     said = tflm(project, "arena", "none.tflite", "--reserve", "1K", "--budget", "2K", "--show-settings")[1]
     lines = [" ".join(line.split()) for line in said.splitlines()]
-    assert {"reserve 1K (--reserve)", "budget 2K (--budget)"} <= set(lines)
-    status, said, _ = tflm(project.parent, "gate", "none.tflite", "--show-settings")
+    assert lines[-2:] == ["reserve 1K (--reserve)", "budget 2K (--budget)"]
+    status, said, _ = tflm(project.parent, "gate", "none.tflite", "--show-settings", "--kernels", "reference")
     assert said.startswith("no settings")
+    lines = [" ".join(line.split()) for line in said.splitlines() if line]
+    assert lines[1:] == [
+        "target default",
+        "kernels reference (--kernels)",
+        *(f"{key} default" for key in ("tflm", "board", "sdk", "reserve")),
+    ]
 
 
 @pytest.mark.parametrize(
