@@ -460,3 +460,110 @@ def test_the_first_library_has_most_of_the_time_and_the_last_all_that_is_left(mo
     limited = SearchTime(100.0)
     clock.now = 101.0 + 50.0
     assert limited.of_step() == pytest.approx(40.0)
+
+
+# --- Sentences of the report -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "row"),
+    [
+        ({}, "1,000|0||no"),
+        ({"saved_bytes": 1_234, "fits": True, "memories": "arena in RAM"}, "1,000|1,234||yes: arena in RAM"),
+        ({"extra_macs": 0.0005}, "1,000|0||no"),
+        ({"extra_macs": -0.125, "extra_file_bytes": -2_000}, "1,000|0|-12.5% work, -2,000 B of file|no"),
+        (
+            {"extra_macs": 0.0006, "extra_file_bytes": 9, "needed_operators": ("PAD", "SLICE")},
+            "1,000|0|+0.1% work, +9 B of file, needs PAD, SLICE|no",
+        ),
+        (
+            {"minimum_arena_bytes": None, "extra_file_bytes": 9, "reason": "not with these"},
+            "cannot run|0|not with these|no",
+        ),
+    ],
+)
+def test_each_step_says_what_it_saves_and_costs(facts: dict[str, Any], row: str) -> None:
+    found = replace(searched_in_vain().found, steps=(replace(FitStep("a step", "arduino", 1_000), **facts),))
+    (cells,) = fit_report(found, "net").tables[0].rows
+    assert "|".join(map(str, cells)) == f"a step|arduino|{row}"
+
+
+def placed(**pieces: tuple[int, str]) -> list[Any]:
+    """Pieces of an arena: bytes of each, and its memory; those in capitals are outside the chip."""
+    return [
+        SimpleNamespace(part=part, bytes=size, bank=SimpleNamespace(name=name, is_external=name.isupper()))
+        for part, (size, name) in pieces.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"pieces": placed(arena=(2_000, "Ram"))}, "a step with cmsis-nn kernels, an arena of 1,000 B, in Ram"),
+        (
+            {"pieces": placed(arena=(2_000, "PSRAM")), "in_external_ram": True},
+            "a step with cmsis-nn kernels, an arena of 1,000 B, in Ram. This memory is outside the chip, and slow",
+        ),
+        (
+            {"pieces": placed(head=(700, "Ram"), tail=(300, "PSRAM")), "in_external_ram": True, "head_on_chip": True},
+            "a step with cmsis-nn kernels, an arena of 700 B for the head and an arena of 300 B for the tail, in Ram. "
+            "The tail's memory is outside the chip, and slow",
+        ),
+        (
+            {
+                "pieces": placed(arena=(700, "Ram"), psram_buffers=(300, "PSRAM"), sdram_buffers=(900, "SDRAM")),
+                "in_external_ram": True,
+                "plan": "several memories",
+            },
+            "a step with cmsis-nn kernels, 700 B and 300 B and 900 B, in Ram. "
+            "PSRAM and SDRAM are outside the chip, and slow",
+        ),
+        (
+            {"fits_ram": False, "steps": ["as it is", "memory plan"]},
+            "the smallest version, a step with cmsis-nn kernels, an arena of 1,000 B; 1 kind of change was tried",
+        ),
+        (
+            {"fits_ram": False, "steps": ["as it is", "memory plan", "row bands", "row bands"]},
+            "the smallest version, a step with cmsis-nn kernels, an arena of 1,000 B; 2 kinds of changes were tried",
+        ),
+    ],
+)
+def test_the_chosen_version_says_where_its_arena_goes(facts: dict[str, Any], line: str) -> None:
+    found: Any = SimpleNamespace(
+        minimum_arena_bytes=1_000,
+        chosen=FitStep("a step", "cmsis-nn", 1_000, memories="in Ram"),
+        kernels=SimpleNamespace(name="cmsis-nn"),
+        found=SimpleNamespace(
+            fits_ram=facts.get("fits_ram", True),
+            placements=facts.get("pieces"),
+            head_on_chip=facts.get("head_on_chip", False),
+        ),
+        steps=[FitStep(name, "cmsis-nn", 1) for name in facts.get("steps", [])],
+        plan=facts.get("plan"),
+        in_external_ram=facts.get("in_external_ram", False),
+    )
+    assert fit_module._chosen(found) == line
+
+
+def test_notes_of_a_fit_are_what_would_help() -> None:
+    found = searched_in_vain().found
+    assert found.compiled is not None
+    report = fit_report(
+        replace(found, interrupted=True, cut_short=("a", "b"), advice=("less", "more"), boards=(M4, M4)), "net"
+    )
+    assert report.title == "net on mine"
+    assert report.notes[:4] == [
+        "interrupted: the best result so far",
+        "the time limit cut short: a, b; --time-limit allows more",
+        "what would help: less",
+        "what would help: more",
+    ]
+    assert report.notes[4].startswith("as C without an interpreter it takes ")
+    assert report.notes[5] == f"the smallest boards that would do: {M4.name}, {M4.name}"
+    facts = dict(report.facts)
+    assert facts["board"] == f"mine: {M4.description}"
+    assert (facts["RAM"], facts["reserved"]) == ("RAM 4.0 KiB", "0 B for the application")
+    assert "SDK" not in facts
+    plain_report = fit_report(replace(found, advice=(), cut_short=(), compiled=None, boards=()), "net")
+    assert plain_report.notes == []
+    assert dict(fit_report(replace(found, board=by_name("pico")), "net").facts)["SDK"]

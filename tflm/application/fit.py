@@ -398,9 +398,10 @@ def _chosen(found: Fit) -> str:
         arena = " and ".join(with_thousands(p.bytes) for p in pieces)
     slow = ""
     if found.in_external_ram:
-        external = " and ".join(p.bank.name for p in pieces if p.bank is not None and p.bank.is_external)
-        which = "The tail's memory" if found.found.head_on_chip else external if found.plan else "This memory"
-        slow = f". {which} is outside the chip, and slow"
+        external = [p.bank.name for p in pieces if p.bank is not None and p.bank.is_external]
+        names = f"{' and '.join(external)} {'is' if len(external) == 1 else 'are'}"
+        which = "The tail's memory is" if found.found.head_on_chip else names if found.plan else "This memory is"
+        slow = f". {which} outside the chip, and slow"
     return f"{version}, {arena}, {found.chosen.memories}{slow}"
 
 
