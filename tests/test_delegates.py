@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,35 @@ from typer.testing import CliRunner
 import tflm
 from tflm.cli.app import app
 from tflm.delegates import Delegate, DelegateContext, DelegateParams
-from tflm.runtime.execution_plan import DependencyGraph
-from tflm.runtime.micro_graph import bind_node
+from tflm.runtime.execution_plan import DependencyGraph, StandaloneRun
+from tflm.runtime.host_placement import displaced_buffers
+from tflm.runtime.micro_graph import MicroGraph, bind_node
+from tflm.runtime.micro_interpreter import lay_out
 from tflm.schema import BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
 
-KINDS = [BuiltinOperator.ADD, BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM]
+KINDS = [BuiltinOperator.ADD, BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM, "ADD_IN_SCRATCH"]
+
+
+def prepare_with_scratch(context: tflm.KernelContext, node: tflm.Node) -> None:
+    node.op_data = context.request_scratch_buffer_in_arena(20)
+
+
+def bind_add_in_scratch(context: tflm.KernelContext, node: tflm.Node) -> Callable[[], None]:
+    a, b = (context.get_eval_input(node, i).elements for i in range(2))
+    y, scratch = context.get_eval_output(node, 0).elements, context.get_scratch_buffer(node.op_data).view(np.float32)
+
+    def run() -> None:
+        np.add(a, b, out=scratch)
+        y[...] = scratch
+
+    return run
+
+
+def all_operators() -> tflm.AllOpsResolver:
+    """A resolver that also has an addition with a scratch buffer."""
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("ADD_IN_SCRATCH", bind_add_in_scratch, prepare_with_scratch))
+    return resolver
 
 
 def sines() -> tflm.Model:
@@ -40,7 +65,7 @@ def sines() -> tflm.Model:
 
 
 def interpreter(model: tflm.Model, delegates: Sequence[Delegate] | None, **options: Any) -> tflm.MicroInterpreter:
-    return tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16), delegates=delegates, **options)
+    return tflm.MicroInterpreter(model, all_operators(), bytearray(1 << 16), delegates=delegates, **options)
 
 
 def result(made: tflm.MicroInterpreter) -> list[np.ndarray[Any, Any]]:
@@ -245,7 +270,7 @@ def test_random_graphs_with_random_delegates(data: st.DataObject) -> None:
     model = _random_graph(data, count)
     planner = data.draw(st.sampled_from(["greedy", "linear", "best_fit"]))
     if planner == "greedy" and data.draw(st.booleans()):
-        model = tflm.plan(model, in_place=True).model
+        model = tflm.plan(model, all_operators(), in_place=True).model
     takers = [
         Takes(*(i for i in range(count) if data.draw(st.booleans())), runs_in_order=data.draw(st.booleans()))
         for _ in range(data.draw(st.integers(0, 3)))
@@ -442,7 +467,7 @@ def test_random_graphs_in_a_shared_arena(data: st.DataObject) -> None:
     models = [_random_graph(data, data.draw(st.integers(1, 8))) for _ in range(2)]
     takers = [Takes(*range(0, 8, 2), runs_in_order=data.draw(st.booleans())), Takes(*range(1, 8, 2))]
     allocators = tflm.MicroAllocator(bytearray(1 << 16)), tflm.MicroAllocator(bytearray(1 << 16))
-    resolver = tflm.AllOpsResolver()
+    resolver = all_operators()
     plain = [tflm.MicroInterpreter(model, resolver, allocators[0], delegates=()) for model in models]
     delegated = [tflm.MicroInterpreter(model, resolver, allocators[1], delegates=takers) for model in models]
     for one, other in zip(plain, delegated):
@@ -551,3 +576,91 @@ def test_a_variable_is_no_output_of_what_reads_it() -> None:
     interpreter(with_variable("vv"), [delegate]).allocate_tensors()
     (seen,) = delegate.seen
     assert (seen.input_tensors, seen.output_tensors) == ((0, 1), (2, 3))
+
+
+def test_buffers_that_stay_in_the_arena_are_not_alive_together_on_the_host() -> None:
+    """Nothing else moves, and what the caller sees moves last."""
+    rng, resolver, moved = np.random.default_rng(3), all_operators(), {"tensor": 0, "scratch": 0}
+    for _ in range(100):
+        builder, count = tflm.ModelBuilder(), int(rng.integers(2, 9))
+        main = builder.subgraph()
+        tensors = [main.input(f"x{i}", (5,), TensorType.FLOAT32) for i in range(2)]
+        reads = [rng.integers(2 + i, size=2).tolist() for i in range(count)]
+        kinds = [KINDS[rng.integers(len(KINDS))] for _ in range(count)]
+        for i, (kind, inputs) in enumerate(zip(kinds, reads)):
+            tensors.append(main.tensor(f"y{i}", (5,), TensorType.FLOAT32))
+            main.operator(kind, [tensors[j] for j in inputs], [tensors[-1]])
+        main.output(tensors[-1])
+        taken = Takes(*np.flatnonzero(rng.integers(2, size=count)).tolist(), runs_in_order=bool(rng.integers(2)))
+        graph = MicroGraph(tflm.Model(builder.build()), resolver, [taken])
+        layout = lay_out(graph, tflm.MicroAllocator(bytearray(1 << 12)))
+        planned, by_subgraph = layout.planned, [each.tensors for each in graph.allocations]
+        displaced = displaced_buffers(graph.model, graph.plans, by_subgraph, planned, layout.steps)
+
+        step: dict[int, int] = {}
+        for node in graph.plans[0].running:
+            is_split = taken.runs_in_order or node.delegate is None
+            for group in [[i] for i in node.operators] if is_split else [node.operators]:
+                step.update(dict.fromkeys(group, len(set(step.values())) + 1))
+        with_scratch = iter(i for i, kind in enumerate(kinds) if kind == "ADD_IN_SCRATCH")
+        occupied = []
+        for buffer in planned:
+            if buffer.tensor is None:
+                uses = [step[next(with_scratch)]]
+            else:
+                uses = [step[i] for i in range(count) if buffer.tensor in (*reads[i], i + 2)]
+                uses += [0] * (buffer.tensor < 2) + [max(step.values())] * (buffer.tensor == count + 1)
+            alive, place = range(min(uses), max(uses) + 1), range(buffer.offset, buffer.offset + buffer.size)
+            occupied.append(set(itertools.product(alive, place)))
+        kept = [i for i in range(len(planned)) if i not in displaced]
+        assert not any(occupied[one] & occupied[other] for one, other in itertools.combinations(kept, 2))
+        for i in displaced:
+            moved[planned[i].kind] += 1
+            shown = {0, 1, count + 1}
+            rivals = [k for k in kept if planned[k].tensor in shown] if planned[i].tensor in shown else kept
+            assert any(occupied[i] & occupied[other] for other in rivals)
+    assert min(moved.values()) > 5
+
+
+class Waits(Takes):
+    """Is final, and can run alone, once `waiting` is empty."""
+
+    def __init__(self) -> None:
+        super().__init__(*range(5))
+        self.waiting: list[Any] = []
+        self.calls: list[str] = []
+
+    def bind(self, context: tflm.KernelContext, node: tflm.Node) -> Callable[[], None]:
+        self.waiting.append(super().bind(context, node))
+        return self.waiting[-1]  # type: ignore[no-any-return]
+
+    def is_final(self, run: Callable[[], None]) -> bool:
+        return run not in self.waiting
+
+    def standalone(self, run: Callable[[], None], guard: Any) -> StandaloneRun | None:
+        self.calls.append("standalone")
+        return None if self.waiting else StandaloneRun(self.start, lambda status: None)
+
+    def start(self) -> int:
+        self.calls.append("start")
+        return 0
+
+
+@pytest.mark.parametrize("first", [0, -1])
+def test_a_delegate_may_run_alone_once_all_of_its_nodes_are_final(first: int) -> None:
+    delegate, builder = Waits(), tflm.ModelBuilder()
+    for _ in range(2):
+        graph = builder.subgraph()
+        x, y = graph.input("x", (4,), TensorType.FLOAT32), graph.tensor("y", (4,), TensorType.FLOAT32)
+        graph.operator(BuiltinOperator.SIN, [x], [y])
+        graph.output(y)
+    made = interpreter(tflm.Model(builder.build()), [delegate])
+    made.allocate_tensors()
+    for _ in range(2):
+        made.invoke()
+        assert delegate.calls == ["standalone"]
+        delegate.waiting.pop(first)
+    made.invoke()
+    assert delegate.calls == ["standalone"] * 2
+    made.invoke()
+    assert delegate.calls[2:] == ["start"]
