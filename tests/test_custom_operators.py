@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from models import FLOAT32, INT8, INT16, INT32, Case
 from oracle import INSTALLED, Oracle, OracleError
 
 import tflm
+from tflm.memory import Buffer
+from tflm.runtime.micro_measurement import _npu_bytes
 from tflm.schema import ModelBuilder, TensorType
 from tflm.testing.operators import OPERATORS, custom
 
@@ -241,16 +244,17 @@ def test_each_output_needs_constant_codes_and_metadata(names: list[str], reason:
 # --- ethos-u ---------------------------------------------------------------------------------------------------------
 
 
-def npu_model(options: bytes = bytes([1, 4, 1])) -> bytes:
-    """A command stream, weights, two scratch areas, one input and one output."""
+def npu_model(options: bytes = bytes([1, 4, 1]), subgraphs: int = 1) -> bytes:
+    """In each subgraph a command stream, weights, two scratch areas, one input and one output."""
     builder = ModelBuilder()
-    main = builder.subgraph()
-    commands = main.constant("commands", np.arange(8).astype(np.uint8))
-    weights = main.constant("weights", np.array([3], np.uint8))
-    areas = [main.tensor(name, (16,), TensorType.UINT8) for name in ("arena", "fast scratch")]
-    x, y = main.input("x", (4,), INT8), main.tensor("y", (4,), INT32)
-    main.operator("ethos-u", [commands, weights, *areas, x], [y], custom_options=options)
-    main.output(y)
+    for _ in range(subgraphs):
+        graph = builder.subgraph()
+        commands = graph.constant("commands", np.arange(8).astype(np.uint8))
+        weights = graph.constant("weights", np.array([3], np.uint8))
+        areas = [graph.tensor(name, (16,), TensorType.UINT8) for name in ("arena", "fast scratch")]
+        x, y = graph.input("x", (4,), INT8), graph.tensor("y", (4,), INT32)
+        graph.operator("ethos-u", [commands, weights, *areas, x], [y], custom_options=options)
+        graph.output(y)
     return builder.build()
 
 
@@ -270,6 +274,13 @@ def test_a_driver_gets_the_command_stream_and_views_of_the_memory() -> None:
     interpreter.invoke()
     assert seen == [(list(range(8)), [1, 16, 16, 4, 16])]
     assert interpreter.output(0).data.tolist() == [3, -6, 9, -12]
+
+
+def test_an_npu_has_the_two_scratch_areas_of_each_subgraph_in_the_arena() -> None:
+    model, tensors = tflm.Model(npu_model(subgraphs=2)), range(12)
+    planned = [Buffer(1 << tensor, 0, 1, 1 << tensor, tensor=tensor) for tensor in tensors]
+    assert _npu_bytes(model, planned) == sum(1 << tensor for tensor in (2, 3, 8, 9))
+    assert _npu_bytes(model, [replace(buffer, tensor=None) for buffer in planned]) == 0
 
 
 def test_without_a_driver_the_error_says_how_to_give_one() -> None:

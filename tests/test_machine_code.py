@@ -35,6 +35,7 @@ from tflm.compiler import (
     compiler_process,
     llvm_ir,
     machine_code,
+    methods,
     numba_compiler,
     object_loader,
     posix_files,
@@ -146,6 +147,65 @@ def test_a_file_of_the_cache_is_opened_without_waiting(tmp_path: Path) -> None:
 def test_elements_have_the_types_of_llvm() -> None:
     types = {"int8": "i8", "uint16": "i16", "int64": "i64", "float32": "float", "float64": "double"}
     assert {name: str(llvm_ir._ir_type(name)) for name in types} == types
+
+
+def performed(function: ir.Function, words: list[int], returned: dict[str, int]) -> tuple[list[str], int]:
+    """The functions that the IR of a function calls, by name, and what it returns.
+
+    Args:
+        words: what it loads, by place.
+        returned: what the functions return; others return 0.
+    """
+    names: list[str] = []
+    results: dict[Any, int] = {}
+
+    def value(of: Any) -> int:
+        if of in results or isinstance(of, ir.Argument):
+            return results.get(of, 0)
+        if isinstance(of, ir.Constant):
+            return int(of.constant)
+        first, *others = [value(operand) for operand in of.operands]
+        of_opname: dict[str, Callable[..., int]] = {
+            "load": lambda: words[first],
+            "getelementptr": lambda place: first + place,
+            "icmp": lambda other: (first == other) if of.op == "eq" else (first != other),
+            "xor": lambda other: (first ^ other) & 1,
+            "and": lambda other: first & other,
+        }
+        return int(of_opname.get(of.opname, lambda: first)(*others))
+
+    block = function.entry_basic_block
+    while True:
+        for call in (each for each in block.instructions if isinstance(each, ir.CallInstr)):
+            names.append(call.callee.name if isinstance(call.callee, ir.Function) else "entry")
+            results[call] = returned.get(names[-1], 0)
+        end = block.terminator
+        if end.opname == "ret":
+            (result,) = end.operands
+            return names, value(result.operands[1])
+        block = end.operands[0 if len(end.operands) == 1 else 2 - value(end.operands[0])]
+
+
+@pytest.mark.parametrize(("guard", "held", "status"), [(None, 0, 0), (None, 0, 7), ([], 0, 0), ([], 0, 7), ([], 1, 0)])
+@pytest.mark.parametrize("releases_lock", [0, 1])
+def test_a_guarded_kernel_holds_the_list_while_others_may_call(
+    releases_lock: int, guard: list[Any] | None, held: int, status: int
+) -> None:
+    method, module = methods.call_entry.of(releases_lock=releases_lock), ir.Module()
+    builder, arguments = llvm_ir.entry_of(module, method)
+    method.write(builder, arguments)
+    returned = {"PyList_Size": held, "entry": status}
+    names, result = performed(module.globals[method.symbol], methods.words_of(1, [], guard).tolist(), returned)
+    is_guarded = guard is not None
+    hold = ["PyEval_GetFrame", "PyList_Append"]
+    expected = ["PyCapsule_GetPointer"] + ["PyList_Size"] * is_guarded
+    if not held and releases_lock:
+        expected += [*hold * is_guarded, "PyEval_SaveThread", "entry", "PyEval_RestoreThread"]
+        expected += ["PyList_SetSlice"] * (is_guarded and not status)
+    elif not held:
+        expected += ["entry", *hold * (is_guarded and status > 0)]
+    assert names == [*expected, "PyLong_FromLongLong"]
+    assert result == (methods.IN_USE if held else status)
 
 
 def files() -> list[str]:

@@ -27,6 +27,7 @@ from tflm.runtime.micro_measurement import (
     _alive_at,
     _alive_bytes,
     _minimum_arena_bytes,
+    _peak,
     alive_at_each_step,
     arena_with,
     covered_bytes,
@@ -108,6 +109,35 @@ def test_buffers_are_alive_from_their_first_to_their_last_use() -> None:
         expected = [of for of, (first, last) in zip(buffers, spans) if first <= step <= last]
         assert sorted(alive, key=lambda of: of.bytes) == expected == _alive_at(buffers, step)
         assert sums[step] == ARENA_ALIGNMENT * len(expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_memory_peaks_at_the_first_of_the_steps_with_most_bytes(seed: int) -> None:
+    """Of buffers that share bytes, are used at no step, or only where the inputs are filled."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 6))
+    spans = [(-1, -1), (0, 0), *(sorted(pair) for pair in rng.integers(0, count, (6, 2)).tolist())]
+    planned = [buffer(16 * int(rng.integers(8)), int(rng.integers(1, 40)), *span) for span in spans]
+    steps = [InvocationStep(0, None), *(InvocationStep(i % 2, i) for i in range(count - 1))]
+    nodes = [(SimpleNamespace(operator=f"OPERATOR_{i}"), None) for i in range(count)]
+    graph = SimpleNamespace(allocations=[SimpleNamespace(nodes=nodes)] * 2)
+    covered = [
+        {
+            byte
+            for of in planned
+            if of.first_use <= step <= of.last_use
+            for byte in range(of.offset, of.offset + of.size)
+        }
+        for step in range(count)
+    ]
+    bytes_at = [16 * len({byte // 16 for byte in of}) for of in covered]
+    layout: Any = SimpleNamespace(planned=planned, steps=steps, graph=graph)
+    peak = _peak(layout)
+    assert (peak.bytes, peak.step) == (max(bytes_at), bytes_at.index(max(bytes_at)))
+    assert (peak.subgraph_index, peak.operator_index) == steps[peak.step]
+    assert peak.operator == (f"OPERATOR_{peak.operator_index}" if peak.step else "")
+    alive = [of for of in planned if of.first_use <= peak.step <= of.last_use]
+    assert peak.buffers == sorted(alive, key=lambda of: of.size, reverse=True)
 
 
 def test_places_meet_where_they_have_a_byte_in_common() -> None:
@@ -243,6 +273,24 @@ def test_separate_arenas_have_the_structures_of_the_library(kernels: str) -> Non
         allocator = tflm.MicroAllocator(head, target=target, kernels=kernels, persistent_arena=tail)
         with pytest.raises(tflm.ArenaExhausted) if less else contextlib.nullcontext():
             tflm.MicroInterpreter(model, resolver, allocator).allocate_tensors()
+
+
+@pytest.mark.parametrize("kernels", ["reference", "arduino"])
+def test_the_recording_allocator_has_the_structures_of_the_library(kernels: str) -> None:
+    model, resolver, target = shrinking_network(8), tflm.AllOpsResolver(), tflm.targets.by_name("cortex-m4")
+    allocators = [
+        of(bytearray(1 << 14), target=target, kernels=kernels)
+        for of in (tflm.MicroAllocator, tflm.RecordingMicroAllocator)
+    ]
+    for allocator in allocators:
+        tflm.MicroInterpreter(model, resolver, allocator).allocate_tensors()
+    plain, recording = allocators
+    measured = tflm.measure_arena(model, resolver, target=target, kernels=kernels)
+    assert isinstance(recording, tflm.RecordingMicroAllocator)
+    assert (measured.tail_bytes, measured.recording_tail_bytes) == (plain.tail_bytes, recording.tail_bytes)
+    assert measured.records == recording.records
+    assert recording.kernels == plain.kernels
+    assert sum(record.used_bytes for record in recording.records.values()) < plain.tail_bytes < recording.tail_bytes
 
 
 def test_both_allocators_of_separate_arenas_take_room_in_the_persistent_one() -> None:
