@@ -9,7 +9,7 @@ lasts between invokes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,25 +35,29 @@ class _Part(NamedTuple):
     convolution: Operator
 
 
-def merge_side_by_side(graph: Graph) -> None:
-    """Merge convolutions of parts of the channels if the added multiplications are fewer than the elements to copy.
+def merge_side_by_side(graph: Graph, ends: Collection[int]) -> None:
+    """Merge convolutions of parts of the channels if this adds at most as many multiplications as it saves copies of
+    elements.
 
-    Only where this multiplies less than the parts have elements to copy.
+    Args:
+        graph: the graph.
+        ends: tensors that are needed even if no operator reads them.
     """
     replaced: dict[int, list[Operator]] = {}
     for index, operator in enumerate(graph.operators):
-        parts = _parts(graph, operator)
+        parts = _parts(graph, operator, ends)
         if parts is not None and (merged := _merged(graph, parts, (operator.outputs or ())[0])) is not None:
             replaced[index] = merged
             images = [(part.convolution.inputs or ())[0] for part in parts]
-            gone = [*(operator.inputs or ()), *(image for image in images if len(graph.readers()[image]) == 1)]
+            unread = (image for image in images if len(graph.readers()[image]) == 1 and image not in ends)
+            gone = [*(operator.inputs or ()), *unread]
             replaced |= {graph.producers()[tensor]: [] for tensor in gone}
     graph.operators = [
         each for index, operator in enumerate(graph.operators) for each in replaced.get(index, [operator])
     ]
 
 
-def _parts(graph: Graph, join: Operator) -> list[_Part] | None:
+def _parts(graph: Graph, join: Operator, ends: Collection[int]) -> list[_Part] | None:
     """Return the convolutions that a CONCATENATION of channels joins, each of a SLICE; None if it joins anything
     else."""
     options: Any = join.builtin_options
@@ -69,7 +73,7 @@ def _parts(graph: Graph, join: Operator) -> list[_Part] | None:
         if cut is None or graph.code(cut) is not BuiltinOperator.SLICE or len(readers[tensor]) > 1:
             return None
         source, begins, _ = cut.inputs or ()
-        if tensor in graph.outputs or not graph.is_constant(begins) or len(graph.shape(source)) != 4:
+        if tensor in ends or not graph.is_constant(begins) or len(graph.shape(source)) != 4:
             return None
         batch, row, column, channel = graph.constant(begins).tolist()
         if batch or column or graph.shape(image)[2] != graph.shape(source)[2]:
@@ -312,8 +316,9 @@ def _replaced(
     read = {tensor for operator in left for tensor in operator.inputs or ()}
     graph.operators = [operator for operator in left if not _is_unread_handle(graph, operator, read)]
     normalize(graph)
-    separate_parts(graph, {*graph.outputs, *states.values()})
-    merge_side_by_side(graph)
+    ends = {*graph.outputs, *states.values()}
+    separate_parts(graph, ends)
+    merge_side_by_side(graph, ends)
     see_rows_as_columns(graph)
     for setup in setups:
         graph.clear_subgraph(setup.subgraph)
