@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
+from tflm.cli.plan import buffers_as_csv
 from tflm.memory import OptimalPlanner, plan_bytes
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import read_csv
@@ -97,7 +98,10 @@ def test_the_planned_buffers_can_be_had_as_csv(branches: Path) -> None:
     printed = figures("plan", branches, "--csv", file)
     buffers = read_csv(file.read_text())
     assert plan_bytes(buffers, [buffer.offline_offset for buffer in buffers]) == printed["head_bytes"]
-    assert all(buffer.bytes % 16 == 0 for buffer in buffers)
+    measured = tflm.measure_arena(tflm.Model.from_file(INT8_MODEL), tflm.AllOpsResolver())
+    for i, (one, same) in enumerate(zip(read_csv(buffers_as_csv(measured)), measured.buffers, strict=True)):
+        assert (one.name, one.size) == (f"{i} {same.name}", -(-same.size // 16) * 16)
+        assert (one.first_use, one.last_use, one.offset) == (same.first_use, same.last_use, same.offset)
 
 
 def test_a_limit_of_steps_or_time_replaces_the_usual_time(branches: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.application.node_data import _graph_id, _key, arena_figures
+from tflm.c.instructions import COUNTED_BUILDS
 from tflm.cli.app import app
 from tflm.schema import BuiltinOperator, TensorType
 
@@ -72,6 +73,29 @@ def test_profile_gives_time_and_work_of_every_operator(tmp_path: Path) -> None:
     assert [works[key]["value"] for key in sorted(works)] == [16, 256, 16]
     assert sorted(times) == ["0", "1", "2"]
     assert all(result["value"] > 0 for result in times.values())
+
+
+def test_estimates_are_those_of_the_operators(tmp_path: Path) -> None:
+    model = tflm.Model.from_file(INT8_MODEL)
+    program, estimate = tflm.compile_model(model).instructions, tflm.estimate(model, target="cortex-m4")
+    build = COUNTED_BUILDS[-1]
+    calls: dict[str, list[dict[str, object]]] = {
+        "profile --compiled": [{str(i): program.operators[i][build] for i in range(3)}],
+        "profile -t cortex-m4": [
+            {str(op.operator_index): op.cycles for op in estimate.operators},
+            {"0": 16, "1": 256, "2": 16},
+        ],
+    }
+    for call, expected in calls.items():
+        files = node_data(call, INT8_MODEL, tmp_path)
+        found = [
+            {key: result["value"] for key, result in graph["results"].items()}
+            for data in files
+            for graph in data.values()
+        ]
+        assert found == expected
+        for file in tmp_path.iterdir():
+            file.unlink()
 
 
 def graphs_of(model: Path) -> dict[str, list[dict[str, Any]]]:
