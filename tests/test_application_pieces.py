@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from example_models import INT8_MODEL
 
@@ -15,7 +16,7 @@ import tflm
 from tflm import releases
 from tflm.application.compiled_fit import CompiledFit, code_bytes_on, compile_command
 from tflm.application.compression_report import Decoding
-from tflm.application.device_run import verdict_line
+from tflm.application.device_run import verdict_line, write_recording
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.firmware_report import _origin
 from tflm.application.flash_report import _arena_findings, _operator_table, linked_fit
@@ -423,6 +424,15 @@ def test_a_pattern_names_models_in_all_folders_once(tmp_path: Path) -> None:
     assert models_from([str(paths[3]), str(paths[0]), f"{tmp_path}/*.tflite"]) == [paths[3], paths[0]]
     with pytest.raises(RequestError, match="no files match"):
         models_from([f"{tmp_path}/*.none"])
+
+
+def test_a_recording_has_the_invokes_that_were_compared(tmp_path: Path) -> None:
+    steps = [[np.array([10 * i + j], np.int8) for j in range(2)] for i in range(3)]
+    verdict: Any = SimpleNamespace(invokes=2, outputs=[[np.float32([i])] for i in range(2)])
+    write_recording(tmp_path / "r.npz", steps, verdict)
+    found = {name: values.tolist() for name, values in np.load(tmp_path / "r.npz").items()}
+    inputs = {"in_0_0": [0], "in_0_1": [1], "in_1_0": [10], "in_1_1": [11]}
+    assert found == {**inputs, "out_0_0": [0.0], "out_1_0": [1.0]}
 
 
 @pytest.mark.parametrize(("invokes", "many"), [(0, "0 invokes"), (1, "1 invoke"), (2, "2 invokes")])

@@ -19,7 +19,7 @@ from tflm.application.comparison import Probe, compare_models, difference, first
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
 from tflm.application.running import Step, _abbreviated, _random_values, answers, input_names, set_inputs, write_outputs
-from tflm.application.stream_run import _filling, curves, stream_report
+from tflm.application.stream_run import Frontend, _filling, curves, stream_report
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, Padding, TensorType
 
@@ -387,8 +387,8 @@ def test_outputs_over_time_are_those_of_the_streaming_form(tmp_path: Path, hop: 
     assert [line.split()[0] for line in lines[-len(found) :]] == [str(step * hop + hop) for step in range(len(found))]
 
 
-def test_a_frontend_makes_overlapping_frames_of_sound(tmp_path: Path) -> None:
-    model = frames_model(tmp_path / "model.tflite")
+def features_model(path: Path) -> Path:
+    """A frontend that takes 4 samples, and returns those in the middle as int8."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     sound = main.input("sound", (1, 4), TensorType.INT16)
@@ -398,14 +398,34 @@ def test_a_frontend_makes_overlapping_frames_of_sound(tmp_path: Path) -> None:
     features = main.tensor("features", (1, 2), TensorType.INT8)
     main.operator(BuiltinOperator.CAST, [middle], [features])
     main.output(features)
-    frontend = tmp_path / "frontend.tflite"
-    frontend.write_bytes(builder.build())
-    samples = np.random.default_rng(0).integers(-128, 128, 25).astype("<i2")
-    with wave.open(str(tmp_path / "clip.wav"), "wb") as file:
+    path.write_bytes(builder.build())
+    return path
+
+
+def write_clip(path: Path, samples: np.ndarray[Any, Any]) -> None:
+    with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(16_000)
-        file.writeframes(samples.tobytes())
+        file.writeframes(samples.astype("<i2").tobytes())
+
+
+@pytest.mark.parametrize(("count", "step"), [(4, None), (4, 3), (7, None), (8, None), (9, 5), (9, 2), (10, 2)])
+def test_frames_of_sound_begin_a_step_apart_while_samples_last(tmp_path: Path, count: int, step: int | None) -> None:
+    write_clip(tmp_path / "clip.wav", np.arange(count))
+    model = tflm.Model.from_file(features_model(tmp_path / "frontend.tflite"))
+    found = Frontend(model, step).frames(tmp_path / "clip.wav")
+    assert [frame.tolist() for frame in found] == [[[i + 1, i + 2]] for i in range(0, count - 3, step or 4)]
+    write_clip(tmp_path / "clip.wav", np.arange(3))
+    with pytest.raises(RequestError, match="has 3 samples; a frame has 4"):
+        Frontend(model, step).frames(tmp_path / "clip.wav")
+
+
+def test_a_frontend_makes_overlapping_frames_of_sound(tmp_path: Path) -> None:
+    model = frames_model(tmp_path / "model.tflite")
+    frontend = features_model(tmp_path / "frontend.tflite")
+    samples = np.random.default_rng(0).integers(-128, 128, 25)
+    write_clip(tmp_path / "clip.wav", samples)
     for step in (4, 3):
         options = ("--stream", "--frontend", frontend, "--frontend-step", step)
         found = answered(model, *options, "--inputs", tmp_path / "clip.wav")

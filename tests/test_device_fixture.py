@@ -97,12 +97,12 @@ def test_each_test_has_a_device_where_each_starts_an_emulator(run: Any, tmp_path
     [
         ([tflm.DeviceError("no answer")] * 3, 4),
         ([tflm.DeviceError("no answer"), tflm.WrongModel("another model")], 2),
-        (itertools.repeat(tflm.DeviceError("no answer")), 52),  # at the end of the time once more
+        (itertools.repeat(tflm.DeviceError("no answer")), 42),  # at the end of the time once more
     ],
 )
 def test_a_device_may_take_a_while_to_start(failures: Any, connections: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again until the time is over, but that of another model is not."""
-    clock, tried, remaining = [0.0], [0], iter(failures)
+    clock, tried, remaining = [100.0], [0], iter(failures)
 
     def connect(port: str, model: tflm.Model | None) -> str:
         tried[0] += 1
@@ -111,7 +111,7 @@ def test_a_device_may_take_a_while_to_start(failures: Any, connections: int, mon
         return port
 
     def sleep(seconds: float) -> None:
-        clock[0] += 0.2
+        clock[0] += 0.25
 
     monkeypatch.setattr(tflm.testing.device, "connect", connect)
     monkeypatch.setattr(tflm.testing.device, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))

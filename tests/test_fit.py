@@ -116,7 +116,7 @@ def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice(reserve: int) 
     assert fit_report(found, "x").verdict == found.verdict.line
 
 
-def test_a_float_model_is_told_what_int8_would_take() -> None:
+def test_a_float_model_is_told_what_int8_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (1, 4096), tflm.schema.TensorType.FLOAT32)
@@ -126,6 +126,9 @@ def test_a_float_model_is_told_what_int8_would_take() -> None:
     found = tflm.fit(tflm.Model(builder.build()), board=board(("RAM", 8_192), kernels="reference"))
     assert not found.fits
     (advice,) = (each for each in found.advice if each.startswith("as int8 the model would need about "))
+    assert found.original is not None
+    monkeypatch.setattr(fit_module, "estimated_int8_arena", lambda *_, **__: None)
+    assert fit_module._int8_advice(found.model, found.original).startswith("as int8 the model would need less, and a ")
     assert 2 * 4096 < int(advice.split()[7].replace(",", "")) < 3 * 4096
 
 
@@ -253,6 +256,11 @@ def test_the_buffers_with_most_traffic_stay_on_the_chip_if_not_all_fit(tmp_path:
         assert (use.read_bytes + use.written_bytes, use.written_bytes) == (share.traffic_bytes, share.written_bytes)
     assert [table.title for table in fit_report(found, "x").tables if "all in PSRAM" in str(table.rows)]
     assert plain(fit_figures(tmp_path, found))["plan"]["cost"] == found.plan.cost
+    assert found._planned(found.plan, found.kernels) is found.plan
+    pinned = found._planned(found.plan, library_for("reference", where.target))
+    assert [(each.name, each.bytes, each.cost) for each in pinned.memories] == [
+        (each.name, each.bytes, each.cost) for each in found.plan.memories
+    ]
     written = found.files()
     assert "class ModelMemoryPlan" in str(written["firmware/memory_plan.h"])
     assert "memory_plan(tensor_arena, " in str(written["firmware/main.cc"])
@@ -354,6 +362,22 @@ def test_another_build_is_known_not_to_help_if_it_takes_the_same_memory(change: 
 
     search = search_of(tried(**{"library": "cmsis-nn", **change}), tried("cmsis-nn:size"))
     assert search._is_known_not_to_help(search.candidates[-1].library) is known
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "fits"),
+    [
+        ("as it is", ON_CHIP, True),
+        ("as it is", HEAD_ON_CHIP, True),
+        ("as it is", OUTSIDE, False),
+        ("as it is", {"head_on_chip": True}, False),
+        ("memory plan", ON_CHIP, False),
+    ],
+)
+def test_the_model_as_it_is_ends_the_search_if_its_head_fits_the_chip(
+    name: str, facts: dict[str, Any], fits: bool
+) -> None:
+    assert search_of(candidate("row bands", **OUTSIDE), candidate(name, **facts))._fits_as_it_is() is fits
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

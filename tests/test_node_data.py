@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from example_models import INT8_MODEL
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ import tflm
 from tflm.application.node_data import _graph_id, _key, arena_figures
 from tflm.c.instructions import COUNTED_BUILDS
 from tflm.cli.app import app
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, SplitOptions, TensorType
 
 MODELS = (
     "ad01_int8",
@@ -59,6 +60,20 @@ def test_the_most_that_is_alive_is_the_peak_and_outputs_are_an_operators_own(tmp
     assert max(values.values()) == measured.peak.bytes
     assert values[str(measured.peak.operator_index)] == measured.peak.bytes
     assert [result["value"] for result in own[name]["results"].values()] == [16, 16, 1]
+
+
+def test_an_operator_with_several_outputs_has_their_sum(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    axis = main.constant("axis", np.array(1, np.int32))
+    x = main.input("x", (1, 48), TensorType.FLOAT32)
+    parts = [main.tensor(f"y{i}", (1, 24), TensorType.FLOAT32) for i in range(2)]
+    main.operator(BuiltinOperator.SPLIT, [axis, x], parts, SplitOptions(num_splits=2))
+    main.output(*parts)
+    (tmp_path / "m.tflite").write_bytes(builder.build())
+    alive, own = node_data("arena", tmp_path / "m.tflite", tmp_path)
+    (values,) = ([graph["main"]["results"]["0"]["value"] for graph in (alive, own)],)
+    assert values == [2 * 4 * 48, 4 * 48]
 
 
 def test_a_tensor_that_is_called_as_a_node_is_not_taken_for_it(tmp_path: Path) -> None:

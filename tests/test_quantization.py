@@ -30,7 +30,7 @@ from tflm.quantization import quantization as module
 from tflm.quantization.quantization import PACKAGE
 from tflm.quantization.quantized_model import estimated_int8_arena, int8_outline
 from tflm.quantization.recipe import Range, Recipe, calibrated
-from tflm.quantization.repairs import _requantized, finished, prepared, with_fitting_biases
+from tflm.quantization.repairs import _requantized, finished, is_float, prepared, with_fitting_biases
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -40,6 +40,7 @@ from tflm.schema import (
     ModelBuilder,
     Padding,
     QuantizeOptions,
+    ReshapeOptions,
     TensorType,
     quantized,
     read_model,
@@ -150,8 +151,11 @@ def test_no_rule_is_dynamic_and_only_convolutions_have_a_scale_for_each_channel(
             "INPUT none; OUTPUT none",
         ),
         (
-            Recipe(weights="int4", in_float=frozenset({"TRANSPOSE_CONV", "ADD"}), int16_tensors=("t",)),
-            ".*: * 8 8; CONV_2D 8 4; DEPTHWISE_CONV_2D 8 8; FULLY_CONNECTED 8 4; ADD none; CONV_2D_TRANSPOSE none; "
+            Recipe(
+                weights="int4", in_float=frozenset({"TRANSPOSE_CONV", "SUB", "MUL", "ADD", "DIV"}), int16_tensors=("t",)
+            ),
+            ".*: * 8 8; CONV_2D 8 4; DEPTHWISE_CONV_2D 8 8; FULLY_CONNECTED 8 4; ADD none; DIV none; MUL none; "
+            "SUB none; CONV_2D_TRANSPOSE none; "
             "^t(;|$): * 16 8; CONV_2D 16 8; DEPTHWISE_CONV_2D 16 8; CONV_2D_TRANSPOSE 16 8",
         ),
     ],
@@ -203,6 +207,9 @@ def test_rejected_4_bit_weights_become_8_bit_weights_and_then_float() -> None:
     assert in_float is not None
     assert in_float.rules()[-1]["algorithm_key"] == "no_quantize"
     assert in_float.without("FULLY_CONNECTED") is None
+    both_in_float = in_float.without("ADD")
+    assert both_in_float is not None
+    assert (both_in_float.in_float, both_in_float.without_int4) == ({"FULLY_CONNECTED", "ADD"}, {"FULLY_CONNECTED"})
     assert Recipe(weights="int4", in_float=frozenset({"CONV_2D"})).without("CONV_2D") is None
 
 
@@ -338,6 +345,7 @@ def test_a_convolution_without_a_bias_gets_a_zero_for_each_channel(given: int) -
     main.output(y)
     model = tflm.Model(prepared(tflm.Model(builder.build())))
     (operator,) = model.subgraphs[0].operators or ()
+    assert len(operator.inputs or ()) == 3
     bias = (model.subgraphs[0].tensors or [])[(operator.inputs or ())[2]]
     content = model.constant(bias)
     assert content is not None
@@ -427,20 +435,21 @@ def test_biases_beyond_int32_get_weights_with_larger_scales(
 ) -> None:
     """The last output has weights of 0, and a bias that saturates at the scale of its weights."""
     floats = np.array([[1, 2], [-3, 4], [5, -6], [0, 0]], np.float32)[-outputs:, :columns]
-    biases = np.array([0.5, -0.5, 1, 1000], np.float32)[-outputs:]
+    biases = np.array([0.5, -0.5, 1, -1000], np.float32)[-outputs:]
     tiny = np.float32(1e-9)
     scales = [*[1.0] * (outputs - 1), float(tiny)] if channels == 4 else [float(tiny)]
 
     def model(x: Any, weights: np.ndarray[Any, Any], biases: np.ndarray[Any, Any], **quantization: Any) -> tflm.Model:
         builder = ModelBuilder()
         main = builder.subgraph()
-        operands = [
-            main.input("x", (1, columns), *x),
-            main.constant("w", weights, quantization.get("w"), **quantization["of"]),
-        ]
-        operands.append(main.constant("b", biases, quantization.get("b")))
-        main.output(main.tensor("y", (1, outputs), *x))
-        main.operator(BuiltinOperator.FULLY_CONNECTED, operands, [3], FullyConnectedOptions())
+        bias = main.constant("b", biases, quantization.get("b"))
+        if quantization["of"]:
+            main.tensor("other", (1,), *x)  # the quantizer numbers tensors anew
+        weights_index = main.constant("w", weights, quantization.get("w"), **quantization["of"])
+        operands = [main.input("x", (1, columns), *x), weights_index, bias]
+        y = main.tensor("y", (1, outputs), *x)
+        main.output(y)
+        main.operator(BuiltinOperator.FULLY_CONNECTED, operands, [y], FullyConnectedOptions())
         return tflm.Model(builder.build())
 
     before = model((TensorType.FLOAT32, None), floats, biases, of={})
@@ -455,7 +464,9 @@ def test_biases_beyond_int32_get_weights_with_larger_scales(
     )
     after = tflm.Model(with_fitting_biases(bytes(saturated.data), before))
     tensors = after.subgraphs[0].tensors or []
-    _, weights, bias = (tensors[i] for i in ((after.subgraphs[0].operators or [])[0].inputs or ()))
+    (operator,) = after.subgraphs[0].operators or ()
+    assert tensors[(operator.outputs or ())[0]].name == "y"
+    _, weights, bias = (tensors[i] for i in operator.inputs or ())
     assert (weights.type, bias.type) == (type, TensorType.INT32)
     assert weights.quantization is not None
     assert bias.quantization is not None
@@ -652,6 +663,21 @@ def test_a_model_that_runs_another_subgraph_is_rejected() -> None:
     once.output(once.input("y", (1, 8), TensorType.FLOAT32))
     with pytest.raises(tflm.ArgumentError, match="CALL_ONCE runs another subgraph"):
         tflm.quantize(tflm.Model(builder.build()), float_models.samples(1, 8))
+
+
+def test_integers_and_another_subgraph_do_not_keep_a_model_from_being_quantized(without_package: list[Recipe]) -> None:
+    builder = ModelBuilder()
+    main, other = builder.subgraph(), builder.subgraph("never runs")
+    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (8,), TensorType.FLOAT32)
+    shape = main.constant("all in one", np.array([-1], np.int32))  # NaN as a float
+    main.operator(BuiltinOperator.RESHAPE, [x, shape], [y], ReshapeOptions(new_shape=(-1,)))
+    main.output(y)
+    other.output(other.input("number", (1,), TensorType.INT32))
+    model = tflm.Model(builder.build())
+    assert is_float(model)
+    found = tflm.quantize(model, np.array([[-3] * 8, [5] * 8], np.float32))
+    assert (found.accepted, found.samples) == (True, 2)
+    assert not is_float(found.model)
 
 
 def test_constants_that_are_not_finite_are_rejected() -> None:

@@ -153,7 +153,6 @@ def _name_tensors(root: Root) -> None:
     for index, tensor in enumerate(tensors):
         if not tensor.name or counts[tensor.name] > 1:
             tensor.name = _free_name(f"{tensor.name or 'tensor'}_{index}", counts)
-            counts[tensor.name] += 1
 
 
 def _free_name(name: str, taken: Counter[str | None]) -> str:
