@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tflm import ArgumentError
-from tflm.boards import boards, by_name, chips, is_guess
+from tflm.boards import boards, by_name, chips, completions, is_guess
 from tflm.boards.names import MAX_LISTED, _key, with_words
 
 ALIASES = [(alias, board.name) for board in boards().values() for alias in (*board.aliases, board.name)]
@@ -102,6 +102,13 @@ def test_a_name_that_several_begin_with_is_not_guessed() -> None:
         by_name("STM32F4")
     assert is_guess("portenta-c")
     assert not is_guess("portenta-c33")
+    assert not is_guess("no such file.toml")
+
+
+def test_completions_are_all_names_of_boards_and_chips() -> None:
+    found = completions()
+    every = [*boards().values(), *chips().values()]
+    assert sorted(found) == sorted(name for board in every for name in (board.name, *board.aliases))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,7 @@ def test_a_name_that_several_begin_with_is_not_guessed() -> None:
             "MAX32655",
             "^unknown board 'MAX32655'. For another part of the family MAX32 use --target cortex-m4 with --ram",
         ),
+        ("discovery-kit", "^unknown board 'discovery-kit'. For a bare part use"),
         ("zzzz", r"^unknown board 'zzzz'. For a bare part use --target.*my_board.toml"),
     ],
 )
@@ -155,6 +163,10 @@ def test_every_word_has_to_be_in_a_board_that_is_listed() -> None:
     assert with_words([]) == [*boards().values(), *chips().values()]
     assert {board.name for board in with_words(["xiao", "S3"])} == {"xiao-esp32s3"}
     assert not with_words(["xiao", "teensy"])
+    assert [board.name for board in with_words(["alif-e7-h"])] == ["alif-e7-hp", "alif-e7-he"]
+    for board in [*boards().values(), *chips().values()][::12]:
+        for text in (board.name, board.description, board.chip, board.target.name, *board.aliases):
+            assert board in with_words([text.upper()]), text
 
 
 OWN = """
@@ -202,6 +214,8 @@ def test_a_board_of_ones_own_is_a_file(tmp_path: Path) -> None:
         ('target = "cortex-m4"', "no memories"),
         ('target = "z80"', "unknown target"),
         ('chip = "RP2040"\nflash = "1G"', "flash is '1G'"),
+        ('chip = "RP2040"\nflash = 0', "flash is 0; it must be bytes"),
+        ('chip = "RP2040"\n[ram]\nSRAM = "0K"', "mine.toml: SRAM is '0K'"),
         ('chip = "RP2040"\nname = 3', "name is 3; it must be a text"),
         ('chip = "RP2040"\nsdk = "esp-idf"', "no figures for the SDK 'esp-idf'.* use one of .*pico-sdk"),
         ('chip = "RP2040"\nram = "264K"', "ram must be a table"),
@@ -262,16 +276,21 @@ def test_a_board_of_an_installed_platformio(tmp_path: Path, monkeypatch: pytest.
     described = {
         "build": {"mcu": "stm32f746zgt6"},
         "name": "A board",
-        "upload": {"maximum_ram_size": 327680, "maximum_size": 1048576},
+        "upload": {"maximum_ram_size": "327680", "maximum_size": "1048576"},
     }
     (folder / "myboard_f746.json").write_text(json.dumps(described))
+    for platform, broken in (("another", "{"), ("zzz", json.dumps({**described, "name": "A later one"}))):
+        other = tmp_path / "platforms" / platform / "boards"
+        other.mkdir(parents=True)
+        (other / "myboard_f746.json").write_text(broken)
     (folder / "broken_board.json").write_text("{")
     found = by_name("myboard_f746")
     assert not is_guess("myboard_f746")
     assert (found.description, found.flash_bytes, found.chip) == ("A board", 1 << 20, "STM32F746")
     assert found.ram == chips()["STM32F746"].ram
-    with pytest.raises(ArgumentError, match="unknown board"):
-        by_name("broken_board")
+    for unknown in ("broken_board", "myboard_f74?", "myboard*"):
+        with pytest.raises(ArgumentError, match="unknown board"):
+            by_name(unknown)
 
 
 def test_a_board_of_a_zephyr_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.several_memories import memories_of_board
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.sdks import sdk_share, sdks_for
+from tflm.boards.sdks import sdk_names, sdk_share, sdk_shares, sdks_for
 from tflm.boards.table import chips
 from tflm.firmware.board_fit import (
     BoardFit,
@@ -54,6 +55,70 @@ def test_every_board_has_a_part_kernels_for_it_memories_and_a_source() -> None:
         assert board.flash_bytes
         assert board.source.startswith("https://")
         assert (board.mhz is None) == (board.optimization == "")
+
+
+SIZES = {"K": 1 << 10, "M": 1 << 20}
+
+
+def size(text: str) -> int:
+    """The bytes of a size such as 64K."""
+    return int(text[:-1]) * SIZES[text[-1]]
+
+
+def rows_of(table: str) -> list[dict[str, str]]:
+    text = (Path(tflm.boards.__file__).with_name(table)).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@pytest.mark.parametrize("table", [boards, chips])
+def test_a_board_has_what_its_row_of_the_table_says(table: Callable[[], Mapping[str, Board]]) -> None:
+    rows = rows_of(f"{table.__name__}.csv")
+    assert list(table()) == [row["name"] for row in rows]
+    for row, board in zip(rows, table().values()):
+        found = {"target": board.target.name, "aliases": " ".join(board.aliases)}
+        names = ("name", "kernels", "sdk", "npu", "optimization", "description", "chip", "source")
+        found |= {key: getattr(board, key) for key in names if key in row}
+        assert found == {key: row[key] for key in found}
+        assert board.flash_bytes == (size(row["flash"]) if row["flash"] else None)
+        assert board.mhz == (float(row["mhz"]) if row["mhz"] else None)
+        assert board.places == (row["name"], row.get("chip") or row["name"], board.target.family)
+        for bank, text in zip(board.ram, row["ram"].split(" + "), strict=True):
+            name, bytes, rate = re.findall(r"(.+) ([0-9]+[KM])(?: at ([0-9.]+) MB/s)?", text)[0]
+            assert bank == Bank(name, size(bytes), float(rate) * 1e6 if rate else None)
+    assert any(bank.rate for bank in boards()["esp-eye"].ram)
+    assert chips()["RP2040"].description == "RP2040, the bare chip"
+
+
+def span(text: str) -> tuple[int, int]:
+    """The two numbers of a range; a single number is both, and nothing is 0."""
+    low, *high = text.split("-")
+    return int(low or 0), int(high[0] if high else low or 0)
+
+
+def spans(text: str) -> dict[str, tuple[int, int]]:
+    """Ranges by name, such as `SRAM 262144 + SDRAM 0-8388608`."""
+    pairs = (each.rsplit(" ", 1) for each in text.split(" + ")) if text else ()
+    return {name: span(of) for name, of in pairs}
+
+
+def test_the_share_of_an_sdk_has_what_its_row_of_the_table_says() -> None:
+    shares = sdk_shares()
+    rows = rows_of("sdks.csv")
+    assert [places for places, _ in shares] == [row["places"] for row in rows]
+    for row, (places, share) in zip(rows, shares):
+        for place in places.split():
+            assert sdk_share(row["sdk"], ["nowhere", place, "cortex-m"]) == share
+            assert row["sdk"] in sdks_for(["nowhere", place])
+        assert (share.static, share.heap) == (spans(row["static"]), spans(row["heap"]))
+        assert (share.ram, share.startup, share.code) == tuple(span(row[key]) for key in ("ram", "startup", "code"))
+        assert share.program == (span(row["program"]) if row["program"] else None)
+        assert (share.stack_bytes, share.reserved_bytes) == (int(row["stack"] or 0), int(row["reserved"] or 0))
+        assert share.constants_bytes == (int(row["constants"]) if row["constants"] else None)
+        assert share.code_in_ram is (row["code_in_ram"] == "yes")
+        assert all(getattr(share, key) == row[key] for key in ("sdk", "bank", "how", "source", "date"))
+        assert share.description == f"{row['sdk']} ({row['how']}: {row['source']}, {row['date']})"
+    assert sdk_names() == list(dict.fromkeys(row["sdk"] for row in rows))
+    assert sdk_share("esp-idf", ["nowhere"]) is None
 
 
 def test_boards_are_found_by_name() -> None:
@@ -98,7 +163,10 @@ def test_the_release_of_a_board_is_chosen_only_where_it_is_not_the_usual_one() -
     assert board.chosen_release(board.library(release=other)) == other
     assert [board.distribution(kernels) for kernels in ("esp-nn@1.4.0", "cmsis-nn")] == ["esp-tflite-micro", ""]
     assert replace(board, sdk="").distribution("esp-nn") == ""
+    assert replace(board, sdk="").share is None
     assert board.library("reference").release == tflm.releases.by_name("esp-tflite-micro")
+    assert board.library("esp-nn:ansi", other).name.partition("@")[0] == "esp-nn:ansi"
+    assert board.library(library_for("reference", board.target)).name == "reference"
 
 
 def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> None:
