@@ -452,6 +452,30 @@ def test_quantization_may_be(tensor: int, quantization: schema.QuantizationParam
     assert tflm.verify(with_value(f"subgraphs[0].tensors[{tensor}].quantization", quantization)) == []
 
 
+@pytest.mark.parametrize("use", ["decoded", "not a decoder", "also added", "an output", "an input", "written"])
+def test_only_codes_that_are_decoded_may_have_scales_of_another_shape(use: str) -> None:
+    builder = schema.ModelBuilder()
+    main = builder.subgraph()
+    scales = tflm.quantized([0.5] * 3, 0, 0)
+    head = main.constant("head", np.zeros(16, np.uint8))
+    x, y = (main.tensor(name, (4,), schema.TensorType.INT8) for name in "xy")
+    if use == "written":
+        codes = main.tensor("codes", (2,), schema.TensorType.UINT8, scales)
+        main.operator("mine", [head], [codes])
+    else:
+        codes = main.constant("codes", np.zeros(2, np.uint8), scales)
+    main.operator("OTHER_DECODE" if use == "not a decoder" else "TFLM_DECODE", [codes, head], [x])
+    main.operator("mine", [x, codes] if use == "also added" else [x], [y])
+    main.output(*([codes, y] if use == "an output" else [y]))
+    model = schema.read_model(memoryview(builder.build()))
+    assert model.subgraphs
+    if use == "an input":
+        model.subgraphs[0].inputs = (codes,)
+    found = [finding.reason for finding in tflm.verify(schema.write_model(model))]
+    wrong = "3 scales along dimension 0, which has 2 elements"
+    assert found == ([] if use == "decoded" else [wrong])
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [("buffers[1].offset", 4096), ("buffers[0].offset", 1), ("subgraphs[0].tensors[1].external_buffer", 1)],

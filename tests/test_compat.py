@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +71,14 @@ for index in (0, 1, 3, 6, 9):
 def output_of(package: str) -> tuple[list[str], list[str]]:
     """Return the program's output, and its report of the arena on standard error."""
     script = f"from {package} import runtime\nMODEL, FLOAT_MODEL = {str(MODEL)!r}, {str(FLOAT_MODEL)!r}\n{PROGRAM}"
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    return answer.stdout.splitlines(), [line for line in answer.stderr.splitlines() if "Recording" in line]
+    if package.startswith("tflm."):
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()) as report:
+            exec(compile(script, package, "exec"), {})
+        output, errors = printed.getvalue(), report.getvalue()
+    else:
+        answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+        output, errors = answer.stdout, answer.stderr
+    return output.splitlines(), [line for line in errors.splitlines() if "Recording" in line]
 
 
 @pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install -e '.[oracle]')")
@@ -129,6 +137,13 @@ def test_errors_are_worded_as_there() -> None:
     for call in (interpreter.get_output, interpreter.get_input_details, interpreter.get_output_details):
         with pytest.raises(IndexError, match="Tensor is out of bound"):
             call(1)
+    for values, reason in (
+        (np.array([[1]], np.int32), "Cannot set tensor: Got value of type int32 but expected type int8 for input 0"),
+        (np.array([1, 2], np.int8), r"Dimension mismatch. Got \[2\] but expected \[1, 1\] of input 0"),
+        (None, "Input data must not be None"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            interpreter.set_input(values, 0)
     with pytest.raises(RuntimeError, match="TFLM could not register custom op via SomeRandomOp"):
         runtime.Interpreter.from_file(MODEL, ["SomeRandomOp"])
     for wrong in ("SomeRandomOp", [("wrong", "format")]):

@@ -208,6 +208,29 @@ def test_tables_that_differ_in_one_field_are_not_equal(name: str) -> None:
             assert kind(**{field.name: full_value(field)}) != kind(), field.name
 
 
+def test_a_table_shows_what_differs_from_its_defaults() -> None:
+    tensor = schema.Tensor(shape=(1, 2), name="x" * 60, type=schema.TensorType.INT8, quantization=tflm.quantized(0.5))
+    shown = "QuantizationParameters(scale=(0.5,), zero_point=(0,))"
+    assert (
+        repr(tensor)
+        == f"Tensor(shape=(1, 2), type={schema.TensorType.INT8!r}, name={'x' * 60!r}, quantization={shown})"
+    )
+    assert repr(schema.Tensor()) == "Tensor()"
+    assert repr(schema.Tensor(shape=(1,) * 8, name="x" * 61)) == f"Tensor(shape={(1,) * 8}, name={'x' * 60!r}...)"
+    assert repr(schema.Tensor(shape=(1,) * 9)) == "Tensor(shape=<9 of int>)"
+    assert repr(schema.Buffer(data=b"abc")) == repr(schema.Buffer(data=memoryview(b"abc"))) == "Buffer(data=<3 bytes>)"
+    subgraph = schema.SubGraph(tensors=[tensor], operators=[])
+    assert repr(subgraph) == "SubGraph(tensors=<1 of Tensor>, operators=[])"
+
+
+def test_a_table_has_no_other_fields_and_equals_no_other_table() -> None:
+    with pytest.raises(TypeError, match="Tensor has no field 'nmae', 'size'"):
+        schema.Tensor(nmae="x", shape=(1,), size=3)  # type: ignore[call-arg]
+    assert schema.Tensor() != schema.Buffer()
+    assert schema.AbsOptions() != schema.AddNOptions()
+    assert schema.Tensor() == schema.Tensor(shape=None)
+
+
 @given(MODELS)
 def test_a_model_that_is_written_is_read_back(model: schema.Model) -> None:
     assert read_back(model) == model
