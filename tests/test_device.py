@@ -139,21 +139,25 @@ def test_only_an_answer_to_this_request_counts(other: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "message"),
+    ("status", "error", "message", "began"),
     [
         (
             session.Status.UNKNOWN_SESSION,
             tflm.DeviceReset,
-            "script: the device was reset, or answers another program as well; operator 3 began, and did not end",
+            "script: the device was reset, or answers another program as well",
+            "; operator 3 began, and did not end",
         ),
-        (session.Status.NOT_NOW, tflm.DeviceError, "script: the device can't invoke now; connect again"),
+        (session.Status.NOT_NOW, tflm.DeviceError, "script: the device can't invoke now; connect again", ""),
     ],
 )
-def test_a_request_that_a_device_refuses_is_an_error(status: int, error: type[Exception], message: str) -> None:
-    refused = [(Kind.ANNOUNCE, (3).to_bytes(4, "little")), (Kind.INVOKE, bytes([status]))]
-    opened = Session(Script([[HELLO], refused]))
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_request_that_a_device_refuses_is_an_error(
+    status: int, error: type[Exception], message: str, began: str, is_announced: bool
+) -> None:
+    announced = [(Kind.ANNOUNCE, (3).to_bytes(4, "little"))] * is_announced
+    opened = Session(Script([[HELLO], [*announced, (Kind.INVOKE, bytes([status]))]]))
     opened.open()
-    with pytest.raises(error, match=f"^{message}$"):
+    with pytest.raises(error, match=f"^{message}{began if is_announced else ''}$"):
         opened.request(Kind.INVOKE)
 
 
@@ -281,6 +285,41 @@ def test_operators_of_other_subgraphs_are_not_compared() -> None:
     model = tflm.Model(builder.build())
     steps = [[np.array([first]), np.full((1, 5), 3, np.float32)] for first in (True, False)]
     assert compared(LossyLink(SimulatedDevice(model)), steps, model).status is Status.EQUAL
+
+
+@functools.cache
+def model_with_state_of_floats() -> tflm.Model:
+    """A model of an SVDF of floats with state."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (1, 5), TensorType.FLOAT32), main.tensor("y", (1, 4), TensorType.FLOAT32)
+    features, times = (main.constant(name, np.ones((4, size), np.float32)) for name, size in (("f", 5), ("t", 3)))
+    bias = main.constant("bias", np.zeros(4, np.float32))
+    state = main.tensor("state", (1, 12), TensorType.FLOAT32, is_variable=True)
+    main.operator(BuiltinOperator.SVDF, [x, features, times, bias, state], [y], SVDFOptions(rank=1))
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("model", [model_with_state, model_with_state_of_floats])
+def test_a_state_that_differs_is_wrong_unless_it_is_of_floats(model: Callable[[], tflm.Model]) -> None:
+    """Also if no output shows it; floats may be rounded differently."""
+    (state,) = (i for i, each in enumerate(model().subgraphs[0].tensors or ()) if each.is_variable)
+    (svdf,) = (k for k, each in enumerate(model().subgraphs[0].operators or ()) if state in (each.inputs or ()))
+
+    def fault(operator: int, output: Any) -> None:
+        if operator == svdf:
+            data = device.interpreter.get_tensor(state).data
+            data[0, 11] = np.nextafter(data[0, 11], np.float32(9)) if data.dtype == np.float32 else data[0, 11] + 1
+
+    device = SimulatedDevice(model(), fault)
+    steps = [[values[0].astype(np.float32) if model is model_with_state_of_floats else values[0]] for values in STEPS]
+    verdict = compared(LossyLink(device), steps, model())
+    if model is model_with_state_of_floats:
+        assert (verdict.status, verdict.invokes) == (Status.EQUAL, 3)
+    else:
+        assert (verdict.status, verdict.wrong.operator, verdict.wrong.invoke) == (Status.WRONG, "SVDF", 0)
+        assert (verdict.wrong.tensor, verdict.wrong.element) == ("state", 11)
 
 
 @pytest.mark.parametrize("operator", range(3))

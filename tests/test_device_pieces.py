@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,10 @@ from test_device import STEPS, Silent, model_with_state
 import tflm
 from tflm.application.device_run import DeviceRun, OperatorTicks, machine_of, run_report
 from tflm.application.machine import MachineOptions
-from tflm.device import Device
+from tflm.device import Device, transports
 from tflm.device.device import NEVER, Facts
 from tflm.device.session import READ_SECONDS, Kind, Session
-from tflm.device.transports import wire_to
+from tflm.device.transports import BAUD, CHUNK, WRITE_SECONDS, FileWire, SerialWire, wire_to
 from tflm.device.verdict import (
     FLOAT_ERROR,
     Status,
@@ -33,6 +34,7 @@ from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import (
     ActivationFunctionType,
+    AddOptions,
     BuiltinOperator,
     FullyConnectedOptions,
     IfOptions,
@@ -108,6 +110,113 @@ def test_a_port_that_cannot_be_opened_is_named_with_the_others(
     assert str(raised.value) == f"/dev/ttyX: {error}{group}; ports of this machine: {known}"
 
 
+class Port:
+    """A serial port as pyserial has it, with bytes that have come, and an error that it raises next.
+
+    Attributes:
+        taken: what was written.
+        is_open: whether it was not closed.
+    """
+
+    def __init__(self, *pieces: bytes, error: Exception | None = None):
+        self._pieces, self._error = list(pieces), error
+        self.timeout, self.taken, self.is_open = -1.0, b"", True
+
+    @property
+    def in_waiting(self) -> int:
+        return len(self._pieces[0])
+
+    def read(self, count: int) -> bytes:
+        """Bytes that have come; an empty piece stands for a read that timed out."""
+        if self._error is not None:
+            raise self._error
+        found, self._pieces[0] = self._pieces[0][:count], self._pieces[0][count:]
+        if not self._pieces[0]:
+            self._pieces.pop(0)
+            self._pieces.append(b"")
+        return found
+
+    def write(self, data: bytes) -> None:
+        """Take bytes."""
+        if self._error is not None:
+            raise self._error
+        self.taken += data
+
+    def close(self) -> None:
+        """Close it."""
+        self.is_open = False
+
+
+def test_a_serial_wire_reads_all_that_has_come() -> None:
+    port = Port(b"abcdef", b"", b"g")
+    wire = SerialWire("port", port)
+    assert [wire.read(seconds) for seconds in (0.5, 0.1, 0.25)] == [b"abcdef", b"", b"g"]
+    assert port.timeout == 0.25
+    wire.write(b"to")
+    wire.write(b"gether")
+    assert port.taken == b"together"
+    assert port.is_open
+    wire.close()
+    assert not port.is_open
+
+
+def test_a_serial_port_is_opened_at_its_rate_with_writes_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    serial = pytest.importorskip("serial", reason="needs the extra `device`")
+    opened: list[tuple[str, int, dict[str, float]]] = []
+
+    def opener(name: str, baud: int, **settings: float) -> Port:
+        opened.append((name, baud, settings))
+        return Port(b"read")
+
+    monkeypatch.setattr(serial, "Serial", opener)
+    assert wire_to("COM3", 9600).name == "COM3"
+    assert wire_to("/dev/ttyX").read(0) == b"read"
+    settings = {"timeout": 0, "write_timeout": WRITE_SECONDS}
+    assert opened == [("COM3", 9600, settings), ("/dev/ttyX", BAUD, settings)]
+
+
+@pytest.mark.parametrize(
+    ("error", "ends_read", "ends_write"),
+    [(OSError("gone"), True, True), (TypeError("closed"), True, False), (OSError("Write timeout"), True, False)],
+)
+def test_a_serial_wire_is_cut_by_errors(error: Exception, ends_read: bool, ends_write: bool) -> None:
+    """A write that times out is not: the request will not be answered, and is sent again."""
+    wire = SerialWire("port", Port(b"a", error=error))
+    lost = f"^port: the connection is lost: {error}; check the cable, and connect again$"
+    if ends_read:
+        with pytest.raises(tflm.DeviceReset, match=lost):
+            wire.read(0)
+    if ends_write:
+        with pytest.raises(tflm.DeviceReset, match=lost):
+            wire.write(b"a")
+    elif isinstance(error, OSError):
+        wire.write(b"a")
+
+
+def test_a_wire_of_pipes_is_cut_when_the_other_side_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "WRITE_SECONDS", 0.0)
+    (source, there), (back, target) = os.pipe(), os.pipe()
+    os.set_blocking(target, False)
+    owner = Port()
+    wire = FileWire("pipe", source, target, owner)
+    assert wire.read(0) == b""
+    os.write(there, b"x" * (CHUNK + 1))
+    assert [wire.read(0), wire.read(0)] == [b"x" * CHUNK, b"x"]
+    wire.write(b"y" * (1 << 20))  # more than fits: the rest is lost
+    assert os.read(back, 3) == b"yyy"
+    os.close(there)
+    os.close(back)
+    with pytest.raises(tflm.DeviceReset, match=r"^pipe: the connection is lost: the other side closed it; check"):
+        wire.read(0)
+    with pytest.raises(tflm.DeviceReset, match=r"pipe: the connection is lost: .*Broken pipe"):
+        wire.write(b"y")
+    wire.close()
+    FileWire("pipe", source, target).close()
+    assert not owner.is_open
+    os.close(source)
+    os.close(target)
+
+
 class Short(SimulatedDevice):
     """A device that leaves out the last bytes of what is read, a few times."""
 
@@ -154,7 +263,8 @@ def test_floats_differ_from_the_error_on_and_integers_by_one() -> None:
     for place in range(6):
         changed = numbers.copy()
         changed.reshape(-1)[place:] += 1
-        assert first_difference(numbers, changed) == place
+        found = first_difference(numbers, changed)
+        assert (found, type(found)) == (place, int)
     assert first_difference(numbers, numbers) is None
 
 
@@ -162,6 +272,74 @@ def test_of_several_reads_of_a_tensor_the_first_after_an_operator_counts() -> No
     read = {(0, 7): b"before 0", (1, 7): b"after 0", (3, 7): b"after 1", (2, 8): b"before 1", (5, 9): b"after 2"}
     for order in (read, dict(reversed(read.items()))):
         assert made_by(order) == {7: b"after 0", 9: b"after 2"}
+
+
+def model_with_a_bypass() -> tflm.Model:
+    """Tensors that are read long after they were made: x by the last operator, a by the one before."""
+    main = ModelBuilder().subgraph()
+    x, *others = (
+        make(name, (1, 5), TensorType.INT8, quantized(0.05))
+        for make, name in zip([main.input, *[main.tensor] * 5], "xabcyz")
+    )
+    a, b, c, y, z = others
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    main.operator(BuiltinOperator.ABS, [a], [b])
+    main.operator(BuiltinOperator.RELU, [b], [c])
+    main.operator(BuiltinOperator.ADD, [a, c], [y], AddOptions())
+    main.operator(BuiltinOperator.ADD, [x, y], [z], AddOptions())
+    main.output(z)
+    return tflm.Model(main.builder.build())
+
+
+class Overwriting(SimulatedDevice):
+    """A device with an operator that writes into the tensor of another one, from the second invoke on.
+
+    Args:
+        wrong: the operator, and the tensor.
+        keeps_all: whether every tensor can be read after every operator.
+    """
+
+    def __init__(self, model: tflm.Model, wrong: tuple[int, int], keeps_all: bool):
+        self.wrong, self.keeps_all = wrong, keeps_all
+        super().__init__(model)
+
+    def end_event(self, event_handle: int) -> None:
+        """Overwrite the tensor."""
+        if event_handle == self.wrong[0] and self.invokes:
+            self.interpreter.get_tensor(self.wrong[1]).data[0, 2:4] ^= 64
+        super().end_event(event_handle)
+        if self.keeps_all:
+            self.tensors |= {(2 * event_handle + 1, i): self.bytes_of(i) for i in range(6)}
+
+
+@pytest.mark.parametrize("keeps_all", [True, False])
+@pytest.mark.parametrize(
+    ("tensor", "operator", "reader"), [("a", 1, 3), ("a", 2, 3), ("x", 0, 4), ("x", 2, 4), ("x", 3, 4)]
+)
+def test_an_operator_that_overwrites_a_tensor_is_named(
+    keeps_all: bool, tensor: str, operator: int, reader: int
+) -> None:
+    """Or else the one that reads it, where the device cannot tell: a tensor is only read beside its operators."""
+    model = model_with_a_bypass()
+    simulated = Overwriting(model, (operator, "xa".index(tensor)), keeps_all)
+    with Device(lambda: LossyLink(simulated), model) as device:
+        verdict = compare(device, STEPS, target=tflm.targets.HOST, kernels=REFERENCE)
+    wrong = verdict.wrong
+    assert wrong is not None
+    assert (verdict.status, verdict.invokes, wrong.invoke) == (Status.WRONG, 2, 1)
+    assert (wrong.tensor, wrong.overwrites) == (tensor, True)
+    is_seen = keeps_all or (tensor, operator) in [("a", 1), ("x", 0)]
+    assert wrong.operator_index == (operator if is_seen else reader)
+    expected = STEPS[1][0] if tensor == "x" else np.maximum(STEPS[1][0], 0)
+    assert np.array_equal(wrong.expected, expected)
+    changed = expected ^ np.int8([[0, 0, 64, 64, 0]])
+    if is_seen:
+        assert wrong.received is not None
+        assert np.array_equal(wrong.received, changed)
+        assert (wrong.element, wrong.inputs) == (2, {})
+    else:
+        assert (wrong.element, wrong.received) == (None, None)
+        assert np.array_equal(wrong.inputs[tensor], changed)
 
 
 class Forgetful(SimulatedDevice):

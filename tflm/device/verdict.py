@@ -245,7 +245,7 @@ class _Search:
             data = read.get((2 * k + 1, tensor))
             if data is not None and not agrees(wanted, self._array(tensor, data)):
                 values = self._array(tensor, data)
-                return self._wrong(k, tensor, wanted, values, {} if k != reader else inputs, k != maker)
+                return self._wrong(k, tensor, wanted, values, {}, k != maker)
         return self._wrong(reader, tensor, wanted, None, inputs, overwrites=True)
 
     def _repeat(self, reads: dict[int, list[int]]) -> dict[tuple[int, int], bytes]:
