@@ -242,6 +242,20 @@ def test_each_way_of_searching_finds_what_fits_and_proves_what_does_not(strategy
     assert not engine.exhausted
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_buffers_of_equal_lifetimes_lie_in_any_order_beside_a_fixed_one(place: int) -> None:
+    for sizes in (*itertools.product((1, 2), repeat=2), *itertools.product((1, 2), repeat=3)):
+        buffers = [BufferRequirements(size, 0, 1, -1 if i else place) for i, size in enumerate(sizes)]
+        height, engine = smallest_height(buffers), engine_of(buffers)
+        for strategy, large_below in itertools.product(STRATEGIES, (False, True)):
+            found = engine.search(height, strategy, 10**6, large_below)
+            assert found is not None
+            assert (found[0], plan_bytes(buffers, found)) == (place, height)
+            held = [byte for size, at in zip(sizes, found) for byte in range(at, at + size)]
+            assert len(held) == len(set(held))
+            assert engine.search(height - 1, strategy, 10**6, large_below) is None
+
+
 def digest(values: Iterable[int]) -> int:
     """A number that hardly any other sequence has."""
     found = 0
