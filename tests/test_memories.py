@@ -111,6 +111,21 @@ def test_a_plan_says_what_head_and_tail_take_of_their_memories(missing: int) -> 
     assert tflm.plan(MODEL, **ON_M4).separate is None
 
 
+def test_head_and_tail_are_those_of_the_machine_where_each_is_largest() -> None:
+    original, machines = shrinking_network(12), [(tflm.targets.HOST, "reference"), (M4, "cmsis-nn")]
+    targets, kernels = (list(each) for each in zip(*machines))
+    planned = tflm.plan(original, target=targets, kernels=kernels, tail_ram=1 << 20)
+    assert planned.separate is not None
+    for model, arenas in ((original, planned.separate.before), (planned.model, planned.separate.after)):
+        one, other = (
+            measure_separate_arenas(model, tflm.AllOpsResolver(), target=target, kernels=library)
+            for target, library in machines
+        )
+        assert one.tail_arena_bytes > other.tail_arena_bytes
+        assert other.head_arena_bytes >= one.head_arena_bytes + (model is original)
+        assert arenas == SeparateArenas(other.head_arena_bytes, one.tail_arena_bytes)
+
+
 @pytest.mark.parametrize(("memory_bytes", "left"), [(1234, "0"), (1233, "no, 1 missing"), (1235, "1"), (None, "")])
 def test_a_part_may_take_its_memory_to_the_last_byte(memory_bytes: int | None, left: str) -> None:
     memory = None if memory_bytes is None else "sram"

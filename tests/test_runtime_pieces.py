@@ -214,7 +214,7 @@ def test_durations_are_added_up_for_each_tag() -> None:
     profiler.events = [Event("a", 5, 9), Event("b", 9, 10, (0, 1)), Event("a", 20, 31)]
     assert profiler.total_ns() == 16
     assert list(profiler.ns_per_tag().items()) == [("a", 15), ("b", 1)]
-    assert profiler.csv().splitlines()[1:] == ["0,a,4", "1,b,1", "2,a,11"]
+    assert profiler.csv() == '"Event","Tag","Nanoseconds"\n0,a,4\n1,b,1\n2,a,11\n'
     assert profiler.begin_operator("c", (2, 3)) == 3
     assert profiler.events[3].place == (2, 3)
     profiler.end_event(3)
@@ -223,6 +223,8 @@ def test_durations_are_added_up_for_each_tag() -> None:
     for handle in (-1, 4):
         with pytest.raises(tflm.InterpreterError):
             profiler.end_event(handle)
+    profiler.clear_events()
+    assert (profiler.total_ns(), profiler.csv()) == (0, '"Event","Tag","Nanoseconds"\n')
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,16 +287,34 @@ def test_an_allocator_needs_the_memories_of_its_planner() -> None:
 
 
 def test_the_header_has_a_row_for_each_buffer(tmp_path: Path) -> None:
-    found = tflm.plan(MODEL, memories=[("SRAM", 20 << 10, 1), ("PS\\RAM\n", 1 << 20, 2)])
+    found = tflm.plan(MODEL, memories=[("fast", 4 << 10, 1), ("SRAM", 20 << 10, 2), ("PS\\RAM\n", 1 << 20, 3)])
     (path,) = found.write(tmp_path / "made", "my_model")
     text = path.read_text()
     assert "class MyModelMemoryPlan : public MicroMemoryPlanner" in text
     assert f"kBuffers = {len(found.buffers)}" in text
-    assert sum(line.startswith("        {") for line in text.splitlines()) == len(found.buffers)
-    assert "PS_RAM_" in text
+    rows = [tuple(map(int, row.split(", "))) for row in re.findall(r"^        \{(.*)\},$", text, re.MULTILINE)]
+    places = {"SRAM": 0, "fast": 1, "PS\\RAM\n": 2}  # that of the arena comes first
+    assert rows == [
+        (places[found.memories[spot.memory].name], spot.offset, *list(buffer)[:3])
+        for spot, buffer in zip(found.spots, found.buffers)
+    ]
+    ends = [max((at + size for memory, at, size, *_ in rows if memory == place), default=0) for place in range(3)]
+    sizes = list(map(int, re.findall(r"constexpr unsigned int kMyModel\w+Bytes = (\d+);", text)))
+    assert sizes == [found.arena_bytes, *ends[1:]]
+    assert f"GetMaximumMemorySize() {{ return {ends[0]}; }}" in text
+    assert "//   SRAM, fast, PS_RAM_\n" in text
     without = memory_plan_header("none", [], [], ["SRAM"], [0], 0)
     assert "enum { kBuffers = 0 };" in without
     assert without.count("        {0, 0, 0, 0, 0},\n") == 1  # C++ has no empty arrays
+
+
+def test_a_model_in_another_order_is_written_beside_its_header(tmp_path: Path) -> None:
+    found: Any = tflm.plan(MODEL, memories=[("SRAM", 1 << 20)])
+    paths = replace(found, order=object()).write(tmp_path, "net")
+    assert {path.name: path.read_bytes() for path in paths} == {
+        "memory_plan.h": found.header("net").encode(),
+        "net.tflite": found.data,
+    }
 
 
 SIZES = [Memory("A", 1 << 12), Memory("B", 1 << 20, 3), Memory("C", 1 << 28, 9)]
