@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tflm
 from tflm.memory.arena_planner import Temporary, plan_as_tflite
+from tflm.memory.buffer import Place
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -200,6 +201,15 @@ def test_a_tensor_goes_to_the_smallest_gap_and_to_the_lowest_of_equals(upper: in
     arena = plan_as_tflite(tflm.Model(builder.build())).arena
     assert [arena[made[name]].offset for name in sizes] == [64, 704, 1344, 1344 + upper]
     assert arena[d].offset == arena[made[place]].offset
+
+
+def test_a_constant_has_no_place_though_it_is_an_input_and_an_output() -> None:
+    main = (builder := ModelBuilder()).subgraph()
+    constant, y = main.constant("c", np.ones(4, np.float32)), main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.SIN, [constant], [y])
+    main.table.inputs = (constant,)
+    main.output(constant, y)
+    assert plan_as_tflite(tflm.Model(builder.build())).arena == {y: Place(0, 16)}
 
 
 def test_an_interpreter_with_these_places_gives_the_same_answers(corpus: Path) -> None:

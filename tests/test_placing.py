@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from tflm.memory.plan_search import (
     _falling_ranks,
     _weights,
 )
-from tflm.memory.planners import FEW, PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
+from tflm.memory.planners import FEW, OffsetsPlanner, PlacedBuffers, place_by_breadth, place_greedily, place_in_best_fit
 from tflm.targets import align_up
 from tflm.testing.planner_check import LATE_STEPS
 
@@ -504,6 +505,16 @@ def test_subgraphs_lie_one_behind_the_other() -> None:
     assert sum(arenas) - 64 < max(ends) <= sum(arenas)
     starts = [sum(arenas[:i]) for i in (0, 2, 4)]
     assert set(starts) <= {buffer.offset for buffer in measured.buffers}
+
+
+def test_offsets_of_numpy_are_integers() -> None:
+    planner = OffsetsPlanner(np.array([32, 0]))  # type: ignore[arg-type]
+    planner.init(0)
+    for _ in range(2):
+        planner.add_buffer(16, 0, 1)
+    offsets = [planner.get_offset_for_buffer(i) for i in range(2)]
+    assert json.dumps(offsets) == "[32, 0]"
+    assert planner.get_maximum_memory_size() == 48
 
 
 def test_a_plan_of_another_number_of_buffers_is_refused() -> None:
