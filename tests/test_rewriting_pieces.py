@@ -37,12 +37,15 @@ from tflm.schedule.rows import Border, Rows, band_of_border
 from tflm.schedule.stage_search import KEPT, Tiling, _pareto_optimal
 from tflm.schema import (
     BuiltinOperator,
+    CallOnceOptions,
     ModelBuilder,
     Padding,
     SliceOptions,
     SplitOptions,
     SplitVOptions,
+    StridedSliceOptions,
     TensorType,
+    VarHandleOptions,
     WhileOptions,
     quantized,
 )
@@ -520,4 +523,124 @@ def test_slices_of_parts_are_slices_of_the_whole(axis: int, is_even: bool) -> No
     other = in_normal_form(model)
     assert operators_in(other) == ["SLICE", "SLICE", "MAXIMUM", "SLICE"]
     for ours, theirs in zip(run(other, inputs, delegates=()), run(model, inputs, delegates=()), strict=True):
+        assert_close(ours, theirs)
+
+
+STRIDED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "ranges": ({}, ["SLICE"]),
+    "ends after the last elements": ({"end": (9, 3, 100)}, ["SLICE"]),
+    "from the end": ({"begin": (-3, 0, -2), "end": (-1, 3, 5)}, ["SLICE"]),
+    "from the first element": ({"begin": (3, 2, 1), "end": (4, 3, 4), "begin_mask": 0b011}, ["SLICE"]),
+    "to the last element": ({"end": (2, 1, 2), "end_mask": 0b110}, ["SLICE"]),
+    "one element": ({"begin": (1, -1, 2), "shrink_axis_mask": 0b110}, ["SLICE", "RESHAPE"]),
+    "without a mask of its own": ({"shrink_axis_mask": 0b100, "end_mask": 0b001}, ["SLICE", "RESHAPE"]),
+    "steps": ({"strides": (1, 1, 2)}, []),
+    "steps back": ({"begin": (2, 0, 0), "end": (0, 3, 5), "strides": (-1, 1, 1)}, []),
+    "dimensions left out": ({"begin": (1, 0), "end": (3, 2), "strides": (1, 1)}, []),
+    "an ellipsis": ({"ellipsis_mask": 0b010}, []),
+    "new dimensions": ({"new_axis_mask": 0b010}, []),
+    "ends relative to begins": ({"offset": True}, []),
+    "nothing": ({"begin": (1, 2, 1), "end": (3, 2, 3)}, []),
+}
+"""Arguments of STRIDED_SLICE, and the operators that stand for it; none where it stays."""
+
+
+@pytest.mark.parametrize("case", STRIDED)
+def test_strided_slices_of_ranges_are_slices(case: str) -> None:
+    arguments, expected = STRIDED[case]
+    arguments = {"begin": (1, 0, 1), "end": (3, 2, 4), "strides": (1, 1, 1), **arguments}
+    masks = {name: value for name, value in arguments.items() if name not in ("begin", "end", "strides")}
+    main = ModelBuilder().subgraph()
+    x = main.input("x", (4, 3, 5), TensorType.INT8)
+    places = [main.constant(name, np.array(arguments[name], np.int32)) for name in ("begin", "end", "strides")]
+    image, cut = np.arange(60, dtype=np.int8).reshape(4, 3, 5), []
+    for axis, (begin, end) in enumerate(zip(arguments["begin"], arguments["end"])):
+        first = None if masks.get("begin_mask", 0) >> axis & 1 else begin
+        last = None if masks.get("end_mask", 0) >> axis & 1 else end
+        cut.append(begin if masks.get("shrink_axis_mask", 0) >> axis & 1 else slice(first, last))
+    y = main.tensor("y", image[tuple(cut)].shape, TensorType.INT8)
+    main.operator(BuiltinOperator.STRIDED_SLICE, [x, *places], [y], StridedSliceOptions(**masks))
+    main.output(y)
+    other = in_normal_form(main.builder.build())
+    assert operators_in(other) == (expected or ["STRIDED_SLICE"])
+    if expected:
+        np.testing.assert_array_equal(run(other, [[image]], delegates=())[0][0], image[tuple(cut)])
+
+
+@pytest.mark.parametrize(
+    ("change", "stays"),
+    [
+        (lambda graph, split: None, False),
+        (lambda graph, split: setattr(graph.tensors[split.inputs[0]], "buffer", 0), True),
+        (lambda graph, split: setattr(graph.tensors[split.inputs[1]], "is_variable", True), True),
+        (lambda graph, split: setattr(graph.tensors[split.inputs[1]], "shape", (1, 1, 1, 4, 1, 1)), True),
+        (lambda graph, split: setattr(graph.tensors[split.inputs[1]], "shape", (1, 1, 1, 4, 1)), False),
+    ],
+)
+def test_what_can_not_be_sliced_is_split(change: Any, stays: bool) -> None:
+    """An axis that is not known, a variable, and more dimensions than SLICE has."""
+    main = ModelBuilder().subgraph()
+    x, axis = main.input("x", (1, 1, 1, 4), TensorType.INT8), main.constant("axis", np.array(3, np.int32))
+    parts = [main.tensor("part", (1, 1, 1, 2), TensorType.INT8) for _ in "ab"]
+    main.operator(BuiltinOperator.SPLIT, [axis, x], parts, SplitOptions(num_splits=2))
+    main.output(*parts)
+    graph = Graph(tflm.Model(main.builder.build()))
+    change(graph, graph.operators[0])
+    separate_parts(graph, graph.outputs)
+    assert {graph.code(operator).name for operator in graph.operators} == {"SPLIT" if stays else "SLICE"}
+
+
+@pytest.mark.parametrize("change", ["fed", "state", "no options"])
+def test_strided_slices_that_are_not_known_stay(change: str) -> None:
+    main = ModelBuilder().subgraph()
+    x, y = main.input("x", (4, 3), TensorType.INT8), main.tensor("y", (2, 3), TensorType.INT8)
+    places = [main.constant("place", np.array(values, np.int32)) for values in ((1, 0), (3, 3), (1, 1))]
+    main.operator(BuiltinOperator.STRIDED_SLICE, [x, *places], [y], StridedSliceOptions())
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    if change == "fed":
+        graph.tensors[places[1]].buffer = 0
+    elif change == "state":
+        graph.tensors[x].is_variable = True
+    else:
+        graph.operators[0].builtin_options = None
+    normalize(graph)
+    assert [graph.code(operator).name for operator in graph.operators] == ["STRIDED_SLICE"]
+
+
+def test_operators_that_run_subgraphs_stay() -> None:
+    builder = ModelBuilder()
+    main, first = builder.subgraph(), builder.subgraph()
+    x, y = (main.input("x", (1, 4), TensorType.INT8), main.tensor("y", (4,), TensorType.INT8))
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.operator(BuiltinOperator.SQUEEZE, [x], [y])
+    main.output(y)
+    handle = first.tensor("handle", (), TensorType.RESOURCE)
+    first.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v", container=""))
+    assert operators_in(in_normal_form(builder.build())) == ["CALL_ONCE", "RESHAPE"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "turned"),
+    [
+        ((1, 6, 1, 3), {"taps": (6, 1), "padding": Padding.VALID}, True),
+        ((2, 7, 1, 3), {"taps": (3, 1), "dilations": (3, 2), "padding": Padding.VALID, "multiplier": 2}, True),
+        ((1, 3, 1, 3), {"taps": (2, 1), "strides": (3, 2)}, True),
+        ((1, 4, 1, 3), {"taps": (3, 1), "strides": (2, 1), "padding": Padding.VALID}, True),
+        ((1, 6, 1, 3), {"taps": (5, 1), "padding": Padding.VALID}, False),
+        ((1, 6, 2, 3), {"taps": (6, 1), "padding": Padding.VALID}, False),
+        ((1, 6, 2, 3), {"taps": (6, 2), "padding": Padding.VALID}, False),
+        ((1, 1, 1, 3), {"taps": (1, 1)}, False),
+        ((1, 6, 1, 3), {"taps": (6, 1), "padding": Padding.VALID, "channels": 2}, False),
+    ],
+)
+def test_one_column_that_becomes_one_row_is_seen_as_a_row(
+    shape: tuple[int, int, int, int], arguments: dict[str, Any], turned: bool
+) -> None:
+    images = Images(ModelBuilder().subgraph(), shape)
+    images.main.output(images.convolution(images.last, **arguments))
+    model, image = images.main.builder.build(), np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+    other = in_normal_form(model)
+    assert (operators_in(other)[:-1] == ["RESHAPE"]) == turned
+    for ours, theirs in zip(run(other, [[image]], delegates=()), run(model, [[image]], delegates=()), strict=True):
         assert_close(ours, theirs)
