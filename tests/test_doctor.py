@@ -7,7 +7,9 @@ import json
 import platform
 import re
 import sysconfig
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from oracle import Oracle
@@ -128,6 +130,99 @@ def test_it_runs_without_the_packages_of_the_command(
         cli.main()
     assert ended.value.code == 0
     assert "nothing to fix" in capsys.readouterr().out
+
+
+FOUND = [
+    doctor.Check("Python", "ok", "3.12"),
+    doctor.Check("a package", "problem", "1.0, too old", "install it"),
+    doctor.Check("extra x", "absent", "none", "install that"),
+]
+
+
+@pytest.mark.parametrize(
+    ("checks", "notes"),
+    [(FOUND, "a package: install it"), (FOUND[::2], "nothing to fix"), (FOUND[:1], "nothing to fix")],
+)
+def test_a_report_without_the_packages_of_the_command_has_columns(checks: list[doctor.Check], notes: str) -> None:
+    width = max(len(each.name) for each in checks)
+    status = max(len(each.status) for each in checks)
+    rows = [f"{each.name.ljust(width)}  {each.status.ljust(status)}  {each.found}" for each in checks]
+    assert doctor.plain_text(checks).splitlines() == [*rows, "", notes]
+    figures = doctor.doctor_figures(checks)
+    assert figures["healthy"] is doctor.is_healthy(checks) is (notes == "nothing to fix")
+    assert figures["checks"][0] == {"name": "Python", "status": "ok", "found": "3.12", "fix": ""}
+
+
+@pytest.mark.parametrize(
+    ("versions", "status", "fix"),
+    [
+        ({"a": "2.0", "b": "3"}, "ok", ""),
+        ({"a": "2.0"}, "absent", "pip install 'b'"),
+        ({"a": "1.9.9", "b": "0"}, "problem", "pip install 'a>=2.0'"),
+        ({"a": "1.9"}, "absent", "pip install 'a>=2.0'; pip install 'b'"),
+        ({"a": "10.1", "b": "1"}, "ok", ""),
+        ({}, "absent", "pip install 'a>=2.0'; pip install 'b'"),
+    ],
+)
+def test_an_extra_has_the_status_of_its_packages(
+    versions: dict[str, str], status: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    needs = [
+        "other>=9; extra == 'other'",
+        "a>=2.0; extra == 'some'",
+        'b; extra == "some"',
+        "c",
+        "pytflm[x]; extra == 'some'",
+    ]
+    monkeypatch.setattr(doctor, "requires", lambda name: needs)
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: None)
+    assert [(each.name, each.extra) for each in doctor.requirements()] == [
+        ("other", "other"),
+        ("a", "some"),
+        ("b", "some"),
+        ("c", ""),
+    ]
+    found = doctor._extra("some")
+    assert (found.name, found.status, found.fix) == ("extra some", status, fix)
+
+
+@pytest.mark.parametrize(("is_there", "status"), [(True, "ok"), (False, "problem")])
+def test_a_package_without_its_modules_is_a_problem(
+    is_there: bool, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [Path("a-1.0.dist-info/METADATA"), Path("a.py"), Path("lost.so")]
+    located = {"a.py": is_there, "lost.so": False, "METADATA": True}
+    files = [
+        SimpleNamespace(
+            suffix=path.suffix, locate=lambda path=path: Path(__file__ if located[path.name] else "nowhere")
+        )
+        for path in paths
+    ]
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0")
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: files)
+    found = doctor._package(doctor.Requirement("a", ">=1.0", "1.0", ""))
+    assert (found.status, "--force-reinstall" in found.fix) == (status, not is_there)
+
+
+def test_a_model_that_fails_or_warns_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(delegates: object) -> list[int]:
+        raise OSError("a fault")
+
+    def warn(delegates: object) -> list[int]:
+        warnings.warn("no compiler", stacklevel=1)
+        return doctor.RECORDED
+
+    for answer, found, fix in ((fail, "OSError: a fault", "report it"), (warn, "no compiler", "reinstall numba")):
+        monkeypatch.setattr(doctor, "_answer", answer)
+        check = doctor._run("a model", ())
+        assert (check.name, check.status, check.found) == ("a model", "problem", found)
+        assert check.fix.startswith(fix)
 
 
 def test_the_address_of_the_project_is_in_one_place() -> None:
