@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,23 @@ from oracle import Oracle
 from typer.testing import CliRunner
 
 import tflm
-from tflm.application.device_log import _another_model, _arena_rows, _containers, forms_of_an_invoke
+from tflm.application.device_log import (
+    ArenaFinding,
+    ArenaRow,
+    Timed,
+    _another_model,
+    _arena_report,
+    _arena_rows,
+    _commits_in_words,
+    _containers,
+    _in_words,
+    forms_of_an_invoke,
+    reports,
+    timed,
+)
 from tflm.cli.app import app
 from tflm.firmware.arena_causes import Build, CommitRange, CommitRangeSearch, contained_in
-from tflm.firmware.device_log import DeviceArena, Event, invokes_in, read_device_log
+from tflm.firmware.device_log import DeviceArena, Event, Invokes, invokes_in, read_device_log
 from tflm.libraries import by_name, library_for
 from tflm.releases import TODAY, history
 from tflm.runtime.allocator_structures import RecordedAllocation, RecordedAllocationType
@@ -186,6 +200,52 @@ def test_the_first_invoke_of_a_model_with_variables_has_another_form(tmp_path: P
     assert (later, first) == ({0}, {0, 1})
 
 
+@pytest.mark.parametrize("mhz", [None, 0.5])
+def test_a_report_of_times_has_the_work_of_each_operator(mhz: float | None) -> None:
+    rows = [
+        Timed(0, 0, "CONV_2D", 2, 1_000.0, 0.8, 50),
+        Timed(0, 2, "RELU", 2, 250.0, 0.2, 0),
+        Timed(1, 0, "ADD", 1, 70.0, 9.0, 0),
+    ]
+    others = [Event("begin", 1_000), Event("end", 234)]
+    log: Any = SimpleNamespace(events=[1], ticks_by_tag={TAG: 900, "ADD": 100}, failures=[])
+    times, tags = reports(MODEL, log, Invokes(2, {}, others), rows, None, mhz)
+    us = [["2,000.0"], ["500.0"], ["140.0"]] if mhz else [[]] * 3
+    assert [[str(value) for value in row] for row in times.tables[0].rows] == [
+        ["0", "CONV_2D", "1,000", *us[0], "80.0%", "50", "20"],
+        ["2", "RELU", "250", *us[1], "20.0%", "", ""],
+        ["1:0", "ADD", "70", *us[2], "", "", ""],
+    ]
+    facts = [("invokes", "2"), ("ticks per invoke", "1,250"), ("time per invoke", "2.50 ms")]
+    assert times.facts == (facts if mhz else facts[:2])
+    assert times.notes == ["2 events with 1,234 ticks do not belong to a complete invoke of this model"]
+    assert [[str(value) for value in row] for row in tags.tables[0].rows] == [
+        [TAG, "900", "90.0%", "288"],
+        ["ADD", "100", "10.0%", ""],
+    ]
+    (alone,) = reports(
+        MODEL, SimpleNamespace(events=[1], ticks_by_tag={}, failures=[]), Invokes(0, {}, []), [], None, mhz
+    )
+    assert (alone.tables, alone.notes) == ([], [])
+
+
+def test_times_are_medians_in_the_order_of_the_model() -> None:
+    model = tflm.Model(CALLED_ONCE)
+    names = [[model.operator_name(operator) for operator in each.operators] for each in model.subgraphs]
+    invokes = Invokes(3, {(1, 0): [8], (0, 1): [30, 10, 20], (0, 0): [5, 5, 6, 9]}, [])
+    found = timed(model, invokes)
+    assert [(row.subgraph_index, row.operator_index, row.operator) for row in found] == [
+        (0, 0, names[0][0]),
+        (0, 1, names[0][1]),
+        (1, 0, names[1][0]),
+    ]
+    assert [(row.runs, row.ticks, row.share) for row in found] == [
+        (4, 5.5, 5.5 / 25.5),
+        (3, 20, 20 / 25.5),
+        (1, 8, 8 / 25.5),
+    ]
+
+
 # --- Arenas ------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +265,51 @@ def test_a_size_that_only_one_side_has_is_listed() -> None:
     theirs = next(kind for kind in RecordedAllocationType if kind not in ours)
     rows = [*_arena_rows(measured, DeviceArena(records={theirs: RecordedAllocation(used_bytes=8)}))]
     assert {row.part: row.device_bytes for row in rows} == {theirs.value: 8, **{kind.value: 0 for kind in ours}}
+
+
+def test_another_build_is_described_by_what_is_different() -> None:
+    m4, m33 = map(tflm.targets.by_name, ("cortex-m4", "cortex-m33"))
+    usual = library_for("reference", m4, TODAY)
+    thought = Build(m4, usual, 1)
+    first, last = history()[0], history()[-1]
+    span = _commits_in_words(thought._replace(commits=CommitRange(first, last)))
+    assert span.startswith(f"TFLM {first.hash} of {first.date} to {last.hash} of {last.date}")
+    dynamic = SimpleNamespace(name="reference", release=SimpleNamespace(static_memory=False))
+    alone = _commits_in_words(thought._replace(kernels=dynamic, commits=CommitRange(first, first)))
+    assert alone.startswith(f"TFLM {first.hash} of {first.date} without static memory")
+    older = library_for("reference", m4, "2021-12")
+    for build, words in (
+        (thought, ""),
+        (thought._replace(target=m33), "the part cortex-m33, reference kernels"),
+        (thought._replace(kernels=library_for("cmsis-nn", m4, TODAY)), "cmsis-nn kernels"),
+        (thought._replace(resource_variables=9), "space for 9 resource variables instead of 1"),
+        (thought._replace(kernels=older), older.release.name),
+        (thought._replace(kernels=older, resource_variables=2, commits=CommitRange(first, last)), None),
+    ):
+        found = _in_words(build, thought)
+        expected = (
+            f"{_commits_in_words(build)}, space for 2 resource variables instead of 1" if words is None else words
+        )
+        assert found == expected
+    rows = [ArenaRow("total", 2_000, 500), ArenaRow("head", 96, 100), ArenaRow("tail", 7, 7)]
+    for finding, note in (
+        (ArenaFinding(thought, rows, True, [], ""), "all equal"),
+        (ArenaFinding(thought, rows, False, [], "it is"), "another model: it is"),
+        (
+            ArenaFinding(
+                thought, rows, False, [thought._replace(target=m33), thought._replace(resource_variables=9)], ""
+            ),
+            "equal with the part cortex-m33, reference kernels; or space for 9 resource variables instead of 1",
+        ),
+    ):
+        report = _arena_report(finding)
+        assert report.notes == [note]
+        assert report.title.endswith("cortex-m4 with reference kernels")
+        assert [[str(value) for value in row] for row in report.tables[0].rows] == [
+            ["total", "2,000", "500", "+1,500"],
+            ["head", "96", "100", "-4"],
+            ["tail", "7", "7", "0"],
+        ]
 
 
 def test_an_arena_as_ours_is_equal(tmp_path: Path) -> None:
