@@ -15,7 +15,7 @@ from image_graphs import Images, image_graph
 from sampling import examples
 
 import tflm
-from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
+from tflm.schema import BuiltinOperator, GatherOptions, ModelBuilder, TensorType
 
 pytestmark = needs_compiler
 
@@ -117,12 +117,28 @@ def test_no_other_number_of_rows_is_taken(rows: int) -> None:
 
 
 def test_an_operator_that_needs_the_whole_image_is_named() -> None:
+    """The first one that reads it; others may read rows of it, or need all rows of something else."""
     images = Images(ModelBuilder().subgraph(), (1, 16, 8, 3))
-    axis = images.main.constant("axis", np.array([1], np.int32))
-    turned = images.main.tensor("turned", (1, 16, 8, 3), TensorType.INT8, tflm.quantized(0.1))
-    images.main.operator(BuiltinOperator.REVERSE_V2, [images.last, axis], [turned])
-    images.main.output(turned)
-    with pytest.raises(tflm.CompileError, match=r"operator 0 \(REVERSE_V2\) needs the whole image"):
+    main, x = images.main, images.last
+    numbers = main.constant("numbers", np.array([1], np.int32))
+    clipped, turned, whole, cut = (
+        main.tensor(name, (1, rows, 8, 3), TensorType.INT8, tflm.quantized(0.1))
+        for name, rows in (("clipped", 16), ("turned", 16), ("whole", 16), ("cut", 1))
+    )
+    main.operator(BuiltinOperator.RELU, [x], [clipped])
+    main.operator(BuiltinOperator.REVERSE_V2, [clipped, numbers], [turned])
+    main.operator(BuiltinOperator.REVERSE_V2, [x, numbers], [whole])
+    main.operator(BuiltinOperator.GATHER, [x, numbers], [cut], GatherOptions(axis=1))
+    main.output(turned, whole, cut)
+    with pytest.raises(tflm.CompileError, match=r"operator 2 \(REVERSE_V2\) needs the whole image"):
+        tflm.compile_model(tflm.Model(main.builder.build()), "net", feed_rows=1)
+
+
+def test_an_image_that_is_an_output_is_not_fed() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 16, 8, 3))
+    x = images.last
+    images.main.output(images.convolution(x, 4), x)
+    with pytest.raises(tflm.CompileError, match="the image is an output as well"):
         tflm.compile_model(tflm.Model(images.main.builder.build()), "net", feed_rows=1)
 
 
