@@ -22,7 +22,19 @@ from tflm.rewriting.streaming.time_rules import TimeRule, Track, time_rule
 from tflm.schedule.bands import BATCHES, ROWS, BandStep, band_rule, windows_of
 from tflm.schedule.normal_form import see_rows_as_columns
 from tflm.schedule.rows import BandOfWindows, Rows, Window, band_of_windows
-from tflm.schema import ModelBuilder, Padding
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    ConcatenationOptions,
+    Conv2DOptions,
+    ModelBuilder,
+    Padding,
+    PadOptions,
+    Pool2DOptions,
+    ReducerOptions,
+    SplitOptions,
+    TensorType,
+)
 
 SHARED = "ADD", "L2_NORMALIZATION", "MAXIMUM", "PRELU", "SOFTMAX", "SUB"
 """Some operators whose rows follow the rule of element-wise or of row-wise operators."""
@@ -258,3 +270,117 @@ def test_columns_in_place_of_rows_have_their_explicit_padding() -> None:
     assert before is not None
     assert before[0].before == 2
     assert after == before[::-1]
+
+
+IMAGE, WIDE, ONE_ROW = (1, 6, 4, 3), (1, 6, 4, 6), (1, 1, 4, 3)
+PADDED = np.array([(0, 0), (2, 1), (0, 0), (0, 3)], np.int32)
+TAPS = np.ones((2, 3, 3, 3), np.int8)
+VALID = {"padding": Padding.VALID, "stride_h": 1, "stride_w": 1}
+SAME = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1}
+POOL = Pool2DOptions(filter_height=2, filter_width=3, **VALID)
+WHOLE, BOTH = {0: Rows(1, 3)}, {0: Rows(1, 3), 1: Rows(1, 3)}
+
+Needed = dict[int, Rows]
+
+BANDS: dict[str, tuple[BuiltinOperator, list[Any], Any, Any, Needed | None]] = {
+    "sums": (BuiltinOperator.ADD, [IMAGE, IMAGE], IMAGE, AddOptions(), BOTH),
+    "sums with channels": (BuiltinOperator.ADD, [IMAGE, np.ones(3, np.int8)], IMAGE, AddOptions(), WHOLE),
+    "sums with columns": (BuiltinOperator.ADD, [np.ones((4, 1), np.int8), IMAGE], IMAGE, AddOptions(), {1: Rows(1, 3)}),
+    "sums with one row": (BuiltinOperator.ADD, [IMAGE, np.ones(ONE_ROW, np.int8)], IMAGE, AddOptions(), WHOLE),
+    "sums with rows": (BuiltinOperator.ADD, [IMAGE, np.ones(IMAGE, np.int8)], IMAGE, AddOptions(), None),
+    "sums with rows of one batch": (
+        BuiltinOperator.ADD,
+        [IMAGE, np.ones((6, 1, 1), np.int8)],
+        IMAGE,
+        AddOptions(),
+        None,
+    ),
+    "sums with a row that is computed": (BuiltinOperator.ADD, [IMAGE, ONE_ROW], IMAGE, AddOptions(), None),
+    "sums of constants": (BuiltinOperator.ADD, [np.ones(ONE_ROW, np.int8)] * 2, IMAGE, AddOptions(), None),
+    "joined channels": (BuiltinOperator.CONCATENATION, [IMAGE, IMAGE], WIDE, ConcatenationOptions(axis=-1), BOTH),
+    "joined columns": (BuiltinOperator.CONCATENATION, [IMAGE] * 2, (1, 6, 8, 3), ConcatenationOptions(axis=2), BOTH),
+    "joined rows": (BuiltinOperator.CONCATENATION, [IMAGE] * 2, (1, 12, 4, 3), ConcatenationOptions(axis=1), None),
+    "joined with a constant": (
+        BuiltinOperator.CONCATENATION,
+        [IMAGE, np.ones(IMAGE, np.int8)],
+        WIDE,
+        ConcatenationOptions(axis=3),
+        None,
+    ),
+    "padding": (BuiltinOperator.PAD, [IMAGE, PADDED], (1, 9, 4, 6), PadOptions(), {0: Rows(0, 1)}),
+    "padding of a constant": (BuiltinOperator.PAD, [np.ones(IMAGE, np.int8), PADDED], (1, 9, 4, 6), PadOptions(), None),
+    "less than no padding": (BuiltinOperator.PAD, [IMAGE, -PADDED], IMAGE, PadOptions(), None),
+    "padding of few dimensions": (BuiltinOperator.PAD, [IMAGE, PADDED[1:]], IMAGE, PadOptions(), None),
+    "means of columns": (BuiltinOperator.MEAN, [IMAGE, np.array([2], np.int32)], (1, 6, 1, 3), ReducerOptions(), WHOLE),
+    "maxima of channels": (
+        BuiltinOperator.REDUCE_MAX,
+        [IMAGE, np.array([-1, 2], np.int32)],
+        (1, 6, 1, 1),
+        ReducerOptions(),
+        WHOLE,
+    ),
+    "means of rows": (BuiltinOperator.MEAN, [IMAGE, np.array([2, -3], np.int32)], (1, 1, 1, 3), ReducerOptions(), None),
+    "means of a constant": (
+        BuiltinOperator.MEAN,
+        [np.ones(IMAGE, np.int8), np.array([2], np.int32)],
+        (1, 6, 1, 3),
+        ReducerOptions(),
+        None,
+    ),
+    "windows": (BuiltinOperator.CONV_2D, [IMAGE, TAPS], (1, 4, 2, 2), Conv2DOptions(**VALID), {0: Rows(1, 5)}),
+    "padded windows": (BuiltinOperator.CONV_2D, [IMAGE, TAPS], (1, 6, 4, 2), Conv2DOptions(**SAME), {0: Rows(0, 4)}),
+    "distant windows": (
+        BuiltinOperator.CONV_2D,
+        [(1, 9, 4, 3), TAPS],
+        (1, 5, 1, 2),
+        Conv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=2, dilation_h_factor=2),
+        {0: Rows(1, 7)},
+    ),
+    "fewer windows than fit": (BuiltinOperator.CONV_2D, [IMAGE, TAPS], (1, 3, 2, 2), Conv2DOptions(**VALID), None),
+    "fewer columns than fit": (BuiltinOperator.CONV_2D, [IMAGE, TAPS], (1, 4, 1, 2), Conv2DOptions(**VALID), None),
+    "taps of few dimensions": (BuiltinOperator.CONV_2D, [IMAGE, TAPS[0]], (1, 4, 2, 2), Conv2DOptions(**VALID), None),
+    "taps that are computed": (BuiltinOperator.CONV_2D, [IMAGE, IMAGE], (1, 1, 1, 1), Conv2DOptions(**VALID), None),
+    "no options": (BuiltinOperator.CONV_2D, [IMAGE, TAPS], (1, 4, 2, 2), None, None),
+    "pools": (BuiltinOperator.MAX_POOL_2D, [IMAGE], (1, 5, 2, 3), POOL, {0: Rows(1, 4)}),
+    "pools of batches": (BuiltinOperator.MAX_POOL_2D, [(4, 6, 4, 3)], (4, 5, 2, 3), POOL, WHOLE),
+    "sums of batches": (BuiltinOperator.ADD, [(4, 6, 4, 3)] * 2, (4, 6, 4, 3), AddOptions(), BOTH),
+    "batches of one image": (BuiltinOperator.ADD, [(4, 6, 4, 3), IMAGE], (4, 6, 4, 3), AddOptions(), None),
+    "matrices": (BuiltinOperator.ADD, [(6, 4)] * 2, (6, 4), AddOptions(), None),
+    "images without columns": (BuiltinOperator.ADD, [(1, 6, 0, 3)] * 2, (1, 6, 0, 3), AddOptions(), None),
+    "two outputs": (
+        BuiltinOperator.SPLIT,
+        [np.array(3, np.int32), WIDE],
+        [IMAGE, IMAGE],
+        SplitOptions(num_splits=2),
+        None,
+    ),
+    "transposed images": (BuiltinOperator.REVERSE_V2, [IMAGE, np.array([2], np.int32)], IMAGE, None, None),
+}
+"""An operator, its inputs (the shape of an image or a constant), the shape of its output, its options, and the rows of
+inputs that rows 1 and 2 of the output need; None if there is no rule."""
+
+
+@pytest.mark.parametrize("case", BANDS)
+def test_bands_need_rows_of_what_is_not_constant(case: str) -> None:
+    code, inputs, output, options, needed = BANDS[case]
+    main = ModelBuilder().subgraph()
+    tensors = [
+        main.constant("constant", of) if isinstance(of, np.ndarray) else main.input("x", of, TensorType.INT8)
+        for of in inputs
+    ]
+    shapes = output if isinstance(output, list) else [output]
+    outputs = [main.tensor("y", shape, TensorType.INT8) for shape in shapes]
+    main.operator(code, tensors, outputs, options)
+    main.output(*outputs)
+    graph = Graph(tflm.Model(main.builder.build()))
+    axis = BATCHES if shapes[0][0] > 1 else ROWS
+    rule = band_rule(graph, graph.operators[0], axis)
+    assert (None if rule is None else rule(Rows(1, 3)).needed) == needed
+    assert band_rule(graph, graph.operators[0], ROWS if axis == BATCHES else BATCHES) is None
+    for tensor in (*graph.inputs[:1], *graph.outputs[:1]) if needed is not None else ():
+        graph.tensors[tensor].is_variable = True
+        assert band_rule(graph, graph.operators[0], axis) is None
+        graph.tensors[tensor].is_variable = False
+        graph.tensors[tensor].type = TensorType.INT64
+        assert band_rule(graph, graph.operators[0], axis) is None
+        graph.tensors[tensor].type = TensorType.INT8
