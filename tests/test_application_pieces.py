@@ -14,17 +14,26 @@ from example_models import INT8_MODEL
 
 import tflm
 from tflm import releases
-from tflm.application.compiled_fit import CompiledFit, code_bytes_on, compile_command
+from tflm.application.arena import ArenaLimits, SharedArena, arena_needs, measure, needs_reports
+from tflm.application.arena import share as share_arena
+from tflm.application.compiled_fit import (
+    CompiledFit,
+    code_bytes_on,
+    compile_command,
+    compiled_fit,
+    compiled_fit_or_none,
+)
 from tflm.application.compression_report import Decoding
 from tflm.application.device_run import verdict_line, write_recording
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.firmware_report import _origin
-from tflm.application.flash_report import _arena_findings, _operator_table, linked_fit
+from tflm.application.flash_report import _arena_findings, _operator_table, firmware_flash_bytes, linked_fit
 from tflm.application.gate import _common_verdict, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.projects import machine_of_project, origin_of_project
 from tflm.application.projects.bare import _emulated_addresses, stm32_values
-from tflm.application.projects.compiled import _memory
+from tflm.application.projects.build import MIN_STACK, STACK_OF_MAIN, Build
+from tflm.application.projects.compiled import MIN_MAIN_STACK, _cmake_target, _memory, _zephyr_values
 from tflm.application.several_memories import (
     SLOW_COST,
     drawn_memories,
@@ -40,11 +49,13 @@ from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.sdks import Span
 from tflm.device.verdict import Status
 from tflm.firmware.board_fit import board_fit
-from tflm.firmware.flash import OperatorFlash
+from tflm.firmware.flash import OperatorFlash, flash
 from tflm.firmware.instructions import Estimate, OperatorEstimate
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked
 from tflm.firmware.source_tree import Modified
 from tflm.planning.memories_plan import MemoryShare
+from tflm.report import with_thousands
+from tflm.schema import TensorType
 
 TINY = tflm.Model.from_file(INT8_MODEL)
 H7 = by_name("nucleo-h743zi")
@@ -83,6 +94,63 @@ def test_a_program_takes_the_last_byte_of_the_memories_that_it_names() -> None:
     assert as_c(H7, 0, {**full, "D2 SRAM": d2.bytes - others}).fits_ram
     for memories in ({"DTCM": dtcm.bytes + 1}, {"ITCM": 1}, {**full, "D2 SRAM": d2.bytes - others + 1}):
         assert not as_c(H7, 0, memories).banks
+
+
+def test_a_program_is_one_block_or_one_in_each_memory_and_its_stack_is_known_on_a_cortex_m() -> None:
+    alone, spread = as_c(H7, 70), as_c(H7, 70, {"DTCM": 5, "AXI SRAM": 7})
+    assert (alone.blocks, spread.blocks, alone.stack_bytes) == ((70,), (5, 7), 300)
+    assert as_c(H7, 1 << 30).stack_bank is None
+    assert (as_c(H7, 70).stack_bank, as_c(H7, 70).fits) == (alone.banks[0], True)
+    esp = by_name("esp32-s3-eye")
+    assert as_c(esp, 70).stack_bytes is None
+    assert as_c(esp, 70).fits_ram
+    assert not as_c(H7, 70, constants=1 << 30).fits
+    sizes: Any = SimpleNamespace(ram_bytes=1 << 20, stack_bytes=None, memories={}, constant_bytes=0, code_bytes=None)
+    lacking = CompiledFit(NANO, sizes, 700)
+    sdk = 0 if NANO.share is None else NANO.share.ram.high
+    assert lacking.missing_bytes == (1 << 20) + 700 + sdk - max(bank.bytes for bank in NANO.memories)
+
+
+def test_a_model_as_c_is_compiled_with_its_name_and_reserve() -> None:
+    found = compiled_fit(TINY, H7, name="net", reserve=77)
+    assert (found.compiled.name, found.board, found.reserve_bytes) == ("net", H7, 77)
+    other = compiled_fit_or_none(TINY, H7, reserve=78)
+    assert other is not None
+    assert (other.reserve_bytes, other.ram_bytes) == (78, found.ram_bytes)
+
+
+@pytest.mark.parametrize(
+    ("target", "kernels"),
+    [("cortex-m4", "reference"), ("cortex-m4", "cmsis-nn"), ("esp32s3", "esp-nn"), ("host", None)],
+)
+def test_models_that_share_an_arena_add_up_their_tails(target: str, kernels: str | None) -> None:
+    machine = MachineOptions(target=target, kernels=kernels).machine()
+    alone = measure(TINY, machine, "greedy")
+    one, two = share_arena([TINY], machine, "greedy"), share_arena([TINY, TINY], machine, "greedy")
+    assert one == SharedArena(alone.arena_used_bytes, alone.head_bytes, alone.tail_bytes)
+    assert two.head_bytes == one.head_bytes
+    assert one.tail_bytes < two.tail_bytes <= 2 * one.tail_bytes
+    assert two.arena_used_bytes == two.head_bytes + two.tail_bytes
+    needs = arena_needs([(Path("a"), TINY), (Path("b"), TINY)], machine, "greedy", ArenaLimits(budget=1))
+    assert needs.shared == two
+    assert needs.needed_bytes == -(-two.arena_used_bytes // 16) * 16 > alone.minimum_arena_bytes
+    assert not needs.is_fitting
+    report = [*needs_reports(needs)][-1]
+    assert (report.title, [name.strip() for name, _ in report.facts]) == (
+        "all in one arena",
+        ["needed", "in use once allocated", "head (the largest one)", "tail (the sum of all)"],
+    )
+    sizes = needs.needed_bytes, two.arena_used_bytes, two.head_bytes, two.tail_bytes
+    assert [text for _, text in report.facts] == [with_thousands(size) for size in sizes]
+
+
+def test_flash_of_a_firmware_is_that_of_tflm_and_the_model() -> None:
+    for target in ("cortex-m4", "cortex-m55"):
+        machine = MachineOptions(target=target, kernels="cmsis-nn").machine()
+        known = flash(TINY, target=machine.target, kernels=machine.kernels)
+        assert known.flash_bytes is not None
+        assert firmware_flash_bytes(TINY, machine) == known.flash_bytes + len(TINY.data)
+    assert firmware_flash_bytes(TINY, MachineOptions(target="riscv32").machine()) is None
 
 
 def test_code_is_that_of_the_part_with_the_same_instructions() -> None:
@@ -293,6 +361,46 @@ def test_a_part_of_st_has_no_sdram_set_up(banks: str) -> None:
 def test_memories_of_an_emulated_board_follow_each_other() -> None:
     banks = [Bank("A", 16), Bank("PSRAM", 32), Bank("B", 8), Bank("SDRAM", 4), Bank("C", 1)]
     assert [*_emulated_addresses(banks, 0x100, 0x1000)] == [0x100, 0x1000, 0x110, 0x1020, 0x118]
+
+
+def test_a_project_as_c_has_the_target_and_the_stack_of_its_kind() -> None:
+    found: Any = SimpleNamespace(name="net", stack_bytes=5_001, ids=SimpleNamespace(zephyr="nrf/x"))
+    assert [_cmake_target(found, kind) for kind in ("zephyr", "pico", "qemu")] == ["app", "net", "net"]
+    assert _zephyr_values(found) == {"configuration": "CONFIG_MAIN_STACK_SIZE=5008", "zephyr_board": "nrf/x"}
+    found.stack_bytes, found.ids = 7, SimpleNamespace(zephyr="")
+    assert _zephyr_values(found) == {
+        "configuration": f"CONFIG_MAIN_STACK_SIZE={MIN_MAIN_STACK}",
+        "zephyr_board": "BOARD",
+    }
+
+
+@pytest.mark.parametrize("name", ["nucleo-h743zi", "esp32-s3-eye"])
+def test_a_build_places_an_arena_or_a_model_as_c_that_fits(name: str) -> None:
+    on = MachineOptions(board=name).machine()
+    assert on.board is not None
+    fit, names = on.fit(TINY), {"name": "net"}
+    with_tflm = Build(TINY, on, names, fit)
+    assert (with_tflm.name, with_tflm.placements, with_tflm.usual_bank) == ("net", fit.placements, fit.firmware_bank)
+    assert with_tflm.stack_bytes == fit.firmware_ram.stack_bytes + STACK_OF_MAIN
+    assert with_tflm._replace(dump=True).placements == ()
+    small: Any = SimpleNamespace(fits_ram=False, placements=fit.placements, firmware_bank=None)
+    small.firmware_ram = SimpleNamespace(stack_bytes=0)
+    largest = max(on.board.on_chip_ram, key=lambda bank: bank.bytes)
+    without = with_tflm._replace(found=small)
+    assert (without.placements, without.usual_bank, without.stack_bytes) == ((), largest, MIN_STACK)
+    bank = on.board.ram[-1]
+    c: Any = SimpleNamespace(fits_ram=True, blocks=(5, 7), banks=(bank, largest), stack_bank=bank, stack_bytes=900)
+    compiled = with_tflm._replace(found=None, compiled=c)
+    assert [(each.part, each.bytes, each.bank) for each in compiled.placements] == [
+        ("ram", 5, bank),
+        ("ram", 7, largest),
+    ]
+    assert (compiled.usual_bank, compiled.stack_bytes) == (bank, 900 + STACK_OF_MAIN)
+    c.fits_ram, c.stack_bank, c.stack_bytes = False, None, None
+    assert (compiled.placements, compiled.usual_bank, compiled.stack_bytes) == ((), largest, MIN_STACK)
+    bare = with_tflm._replace(found=None)
+    assert (bare.placements, bare.usual_bank, bare.stack_bytes) == ((), None, MIN_STACK)
+    assert [bare.uses(type) for type in (TensorType.INT8, TensorType.FLOAT32)] == [True, False]
 
 
 @pytest.mark.parametrize(("bank", "placed"), [("DTCM", ("DTCM", "a header")), ("RAM", ("", "")), (None, ("", ""))])

@@ -18,6 +18,7 @@ from example_models import INT8_MODEL
 from test_cli import figures, refusal, run
 
 import tflm
+from tflm.application import timing
 from tflm.arena_page import BLOCK_KINDS
 from tflm.cli import output
 from tflm.cli.output import table_lines
@@ -121,7 +122,7 @@ def test_names_are_shortened_in_a_pipe_and_whole_in_json(tmp_path: Path, monkeyp
     assert 5 * NAME in run("inspect", path, "--json").stdout
 
 
-def test_profile_shows_what_call_once_runs() -> None:
+def test_profile_shows_what_call_once_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = tflm.ModelBuilder()
     main, once = builder.subgraph(), builder.subgraph("once")
     x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
@@ -130,15 +131,16 @@ def test_profile_shows_what_call_once_runs() -> None:
     main.output(y)
     first, result = once.constant("c", np.ones((1, 8), np.float32)), once.tensor("r", (1, 8), TensorType.FLOAT32)
     _fully_connected(once, first, result)
-    from tflm.application.timing import timings
-
-    _, operators = timings(tflm.Model(builder.build()), runs=3, seed=0, delegate="none")
+    ticks = itertools.count(0, 1_500)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
+    whole, operators = timing.timings(tflm.Model(builder.build()), runs=3, seed=0, delegate="none")
     rows = {(op.subgraph_index, op.index): (op.operator, op.runs, op.multiply_accumulates) for op in operators}
     assert rows == {
         (0, 0): ("CALL_ONCE", 1, 0),
         (0, 1): ("FULLY_CONNECTED", 1, 64),
         (1, 0): ("FULLY_CONNECTED", 0, 64),
     }
+    assert whole == 1.5
     assert sum(op.share for op in operators if op.subgraph_index == 0) == pytest.approx(1)
 
 

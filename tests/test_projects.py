@@ -10,6 +10,7 @@ import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -238,14 +239,13 @@ def test_platformio_has_the_framework_of_the_board(compiler: str, name: str, tmp
     assert ("lib_deps" in settings[environment]) is (name == "nano33ble")
 
 
+@pytest.mark.parametrize("make", [project_files, compiled_project_files])
 @pytest.mark.parametrize("kind", ["platformio", "esp-idf"])
 @pytest.mark.parametrize("flash", [None, 4 << 20])
-def test_flash_of_a_known_size_has_a_table_of_partitions(kind: str, flash: int | None) -> None:
+def test_flash_of_a_known_size_has_a_table_of_partitions(make: Any, kind: str, flash: int | None) -> None:
     on = machine("esp32-cam")
     assert on.board is not None
-    files = project_files(
-        Firmware(TINY, "net", on._replace(board=replace(on.board, flash_bytes=flash)), "a test"), kind
-    )
+    files = make(Firmware(TINY, "net", on._replace(board=replace(on.board, flash_bytes=flash)), "a test"), kind)
     assert ("partitions.csv" in files) is (flash is not None)
     names = [line for text in files.values() for line in text.splitlines() if '="partitions.csv"' in line]
     lines = [line for line in files.get("platformio.ini", "").splitlines() if "partitions.csv" in line]

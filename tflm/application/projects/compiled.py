@@ -15,7 +15,7 @@ from tflm.application.export import Firmware, console_header, serve_headers, ser
 from tflm.application.projects.build import NOT_BUILT, Build, is_esp, project_names
 from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
-from tflm.application.projects.platformio import platformio_board
+from tflm.application.projects.platformio import esp_platformio_values, platformio_board
 from tflm.application.projects.templates import FileTemplate, console, rendered, wire
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
@@ -406,11 +406,7 @@ def _platformio_values(build: Build) -> dict[str, str]:
         "settings": "monitor_speed = 115200",
         "main_file": "src/main.c" if is_esp(build) else "src/main.cpp",
     }
-    if not is_esp(build):
-        return values
-    flash = None if build.machine.board is None else build.machine.board.flash_bytes
-    partitions = "\nboard_build.partitions = partitions.csv" if flash else ""
-    return {**KINDS["esp-idf"].values(build), **values, "settings": values["settings"] + partitions}
+    return {**values, **esp_platformio_values(build)} if is_esp(build) else values
 
 
 VALUES: dict[str, Callable[[Build], dict[str, str]]] = {"zephyr": _zephyr_values, "platformio": _platformio_values}

@@ -53,13 +53,18 @@ def platformio_board(build: Build) -> dict[str, str]:
     return {"platform": pinned(ids.platform), "platformio_board": ids.platformio, "framework": framework}
 
 
+def esp_platformio_values(build: Build) -> dict[str, str]:
+    """Values of ESP-IDF, and its settings in PlatformIO; errors as of `esp_values`."""
+    values = esp_values(build)
+    partitions = "\nboard_build.partitions = partitions.csv" if values["partitions"] else ""
+    return {**values, "settings": f"monitor_speed = 115200{partitions}"}
+
+
 def platformio_values(build: Build) -> dict[str, str]:
     """Values for the templates of PlatformIO; errors as of `platformio_board`."""
     values = {**platformio_board(build), "before_build": "", "main_file": "`src/main.cpp`", "library": ""}
     if is_esp(build):
-        values |= esp_values(build)
-        partitions = "\nboard_build.partitions = partitions.csv" if values["partitions"] else ""
-        return {**values, "settings": f"monitor_speed = 115200{partitions}"}
+        return {**values, **esp_platformio_values(build)}
     if build.kernels == "arduino":
         library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git#2.0.0"
         return {**values, "settings": f"monitor_speed = 115200\nlib_deps = {library}"}
