@@ -96,6 +96,23 @@ def test_each_system_is_asked_for_dot_products(
     assert ask(system) is expected
 
 
+@pytest.mark.parametrize("has_dot_product", [False, True])
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32", "freebsd14"])
+def test_the_library_of_the_system_is_asked(
+    monkeypatch: pytest.MonkeyPatch, system: str, has_dot_product: bool
+) -> None:
+    libraries = {
+        "linux": linux(has_dot_product << 20),
+        "darwin": macos({b"hw.optional.arm.FEAT_DotProd": has_dot_product}),
+        "win32": windows(*[43] * has_dot_product),
+    }
+    library = libraries.get(system, SimpleNamespace())
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(ctypes, "WinDLL", {"kernel32": library}.__getitem__, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", {None: library}.__getitem__)
+    assert processor.has_dot_product_on_arm64() is (has_dot_product and system in libraries)
+
+
 @pytest.fixture
 def _other_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(processor.VARIABLE, raising=False)

@@ -161,7 +161,7 @@ class Trials:
         if TFLM_DECODE.name not in self.resolver or "ethos-u" in self._operator_names():
             return {}
         trials: dict[int, Trial] = {}
-        for tensor in sorted(self.readers):
+        for tensor in self.readers:
             encoding = self._encoding(tensor)
             if encoding is not None:
                 self.tell(f"trying tensor {tensor} of {len(self.tensors)}")
