@@ -28,6 +28,7 @@ from tflm.rewriting.tiled_model import shown
 from tflm.rewriting.verification import random_inputs, require_equal_answers, verified
 from tflm.schedule.stage_search import Liveness
 from tflm.schema import (
+    ActivationFunctionType,
     AddOptions,
     BuiltinOperator,
     CallOnceOptions,
@@ -36,6 +37,8 @@ from tflm.schema import (
     ModelBuilder,
     MulOptions,
     Padding,
+    Pool2DOptions,
+    ReducerOptions,
     ReshapeOptions,
     TensorType,
     options,
@@ -136,6 +139,78 @@ def test_a_single_element_beside_others_is_in_their_layout_if_it_is_constant(is_
     main.output(y)
     graph = Graph(tflm.Model(main.builder.build()))
     assert (flipped(graph, graph.operators[0], x, (1, 0)) is not None) == is_constant
+
+
+SHAPE = (2, 3, 4, 5)
+AXES = np.array([1, 2], np.int32)
+Array = np.ndarray[Any, Any]
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "constants", "given", "order", "changes"),
+    [
+        ("ADD", INT8, [np.ones((3, 1, 1), np.int8)], AddOptions(), (1, 0, 2, 3), True),
+        ("ADD", INT8, [np.ones((1, 1, 3, 1, 1), np.int8)], AddOptions(), (1, 0, 2, 3), False),
+        ("ADD", INT8, [np.ones((3, 1, 1), np.int8)], AddOptions(), (1, 0, 2), False),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)], ConcatenationOptions(axis=3), (1, 0, 2, 3), True),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)], ConcatenationOptions(axis=-4), (1, 0, 2, 3), True),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)], ConcatenationOptions(axis=4), (1, 0, 2, 3), False),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)], ConcatenationOptions(axis=-5), (1, 0, 2, 3), False),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)], None, (1, 0, 2, 3), False),
+        ("CONCATENATION", INT8, [np.ones(SHAPE[1:], np.int8)], ConcatenationOptions(axis=3), (1, 0, 2, 3), False),
+        ("CONCATENATION", INT8, [np.ones(SHAPE, np.int64)], ConcatenationOptions(axis=3), (1, 0, 2, 3), False),
+        (
+            *("CONCATENATION", INT8, [np.ones(SHAPE, np.int8)]),
+            *(ConcatenationOptions(axis=3, fused_activation_function=ActivationFunctionType.RELU), (1, 0, 2, 3), False),
+        ),
+        ("PAD", INT8, [np.ones((4, 2), np.int32)], None, (1, 0, 2, 3), True),
+        ("PAD", INT8, [np.ones((3, 2), np.int32)], None, (1, 0, 2, 3), False),
+        ("SLICE", INT8, [np.ones(4, np.int32), np.ones(4, np.int32)], None, (3, 0, 2, 1), True),
+        ("SLICE", INT8, [np.ones(4, np.int32), np.ones(5, np.int32)], None, (3, 0, 2, 1), False),
+        ("MEAN", FLOAT32, [AXES], ReducerOptions(keep_dims=True), (0, 2, 1, 3), False),
+        ("MEAN", FLOAT32, [AXES], ReducerOptions(keep_dims=True), (3, 1, 2, 0), True),
+        ("MEAN", INT8, [AXES], ReducerOptions(keep_dims=True), (0, 2, 1, 3), True),
+        ("MEAN", INT8, [AXES + 2], ReducerOptions(keep_dims=True), (0, 2, 1, 3), False),
+        ("MEAN", INT8, [AXES - 6], ReducerOptions(keep_dims=True), (0, 2, 1, 3), False),
+        ("MEAN", INT8, [AXES - 5], ReducerOptions(keep_dims=True), (0, 2, 1, 3), True),
+        ("MEAN", INT8, [AXES], None, (0, 2, 1, 3), False),
+        ("MAX_POOL_2D", INT8, [], Pool2DOptions(), (0, 2, 1, 3), True),
+        ("MAX_POOL_2D", INT8, [], Pool2DOptions(), (0, 3, 2, 1), False),
+        ("MAX_POOL_2D", INT8, [], None, (0, 2, 1, 3), False),
+        ("MAX_POOL_2D", FLOAT32, [], Pool2DOptions(), (0, 2, 1, 3), False),
+        ("SOFTMAX", INT8, [], None, (0, 2, 1, 3), False),
+        ("RELU", TensorType.INT64, [], None, (0, 2, 1, 3), False),
+    ],
+)
+def test_an_operator_is_left_in_its_layout_unless_its_elements_stay_the_same(
+    name: str, type: TensorType, constants: list[Array], given: Any, order: tuple[int, ...], changes: bool
+) -> None:
+    main = ModelBuilder().subgraph()
+    x, y = main.input("x", SHAPE, type), main.tensor("y", SHAPE, type)
+    others = [main.constant(f"c{i}", value) for i, value in enumerate(constants)]
+    main.operator(BuiltinOperator[name], [x, *others], [y], given)
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    for tensor in (x, y):
+        assert (flipped(graph, graph.operators[0], tensor, order) is not None) == changes
+
+
+@pytest.mark.parametrize(("axis", "changes"), [(-5, False), (-4, True), (3, True), (4, False)])
+@pytest.mark.parametrize("name", ["SPLIT", "SPLIT_V"])
+def test_a_split_along_a_dimension_that_is_there_may_change_its_layout(name: str, axis: int, changes: bool) -> None:
+    main = ModelBuilder().subgraph()
+    x, along = main.input("x", SHAPE, INT8), main.constant("axis", np.array([axis], np.int32))
+    halves = [main.tensor(f"y{i}", SHAPE, INT8) for i in range(2)]
+    sizes = main.constant("sizes", np.array([1, 1], np.int32))
+    main.operator(BuiltinOperator[name], [along, x] if name == "SPLIT" else [x, sizes, along], halves)
+    main.output(*halves)
+    graph = Graph(tflm.Model(main.builder.build()))
+    found = flipped(graph, graph.operators[0], x, (3, 2, 1, 0))
+    assert (found is not None) == changes
+    if found is not None:
+        (constant,) = found.change.constants.values()
+        assert constant.tolist() == [3 - axis % 4]
+        assert found.orders == dict.fromkeys((x, *halves), (3, 2, 1, 0))
 
 
 def test_an_output_is_alive_to_the_end() -> None:
