@@ -22,6 +22,7 @@ from tflm.graph import Graph
 from tflm.planning.improved_model import SeparateMemories
 from tflm.rewriting.cleanup import inverse, transposed
 from tflm.rewriting.fold import fold_pads_explicitly
+from tflm.rewriting.identities import merge_constants
 from tflm.rewriting.layouts import RULES, flipped, run_in
 from tflm.rewriting.resizing import with_main_subgraph
 from tflm.rewriting.tiled_model import shown
@@ -371,6 +372,70 @@ def test_a_constant_becomes_the_bias_if_there_is_none_or_one_of_zeros(bias: floa
     assert (len(names_of(folded)) == 1) == merges
     inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
     assert_same_bits(run(folded, inputs), run(model, inputs))
+
+
+def renumbered(model: bytes) -> bytes:
+    """The same graph with its tensors in the opposite order, so that a constant may be tensor 0."""
+    root = read_model(model)
+    for subgraph in root.subgraphs or ():
+        last = len(subgraph.tensors or ()) - 1
+
+        def others(tensors: Sequence[int] | None, last: int = last) -> tuple[int, ...]:
+            return tuple(last - tensor if tensor >= 0 else -1 for tensor in tensors or ())
+
+        subgraph.tensors = list(subgraph.tensors or ())[::-1]
+        subgraph.inputs, subgraph.outputs = others(subgraph.inputs), others(subgraph.outputs)
+        for operator in subgraph.operators or ():
+            operator.inputs, operator.outputs = others(operator.inputs), others(operator.outputs)
+    return write_model(root)
+
+
+def folded_alike(model: bytes) -> list[str]:
+    """The operators that are left of a model, whichever way its tensors are numbered."""
+    names = names_of(tflm.fold(tflm.Model(model)))
+    assert names_of(tflm.fold(tflm.Model(renumbered(model)))) == names
+    return names
+
+
+@given(leftover_graph())
+def test_a_graph_is_folded_alike_whatever_the_numbers_of_its_tensors(model: bytes) -> None:
+    folded_alike(model)
+
+
+@pytest.mark.parametrize("layer", [BuiltinOperator.CONV_2D, BuiltinOperator.FULLY_CONNECTED])
+@pytest.mark.parametrize(("type", "operator"), [(FLOAT32, "ADD"), (FLOAT32, "SUB"), (INT8, "MUL")])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_is_merged_alike_whatever_the_number_of_its_bias(
+    layer: BuiltinOperator, type: TensorType, operator: str, bias: bool
+) -> None:
+    model = layer_and(layer, type, BuiltinOperator[operator], [4], scale=2.0, bias=bias)
+    assert len(folded_alike(model)) == 1 + (bias and type == FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("weights", "constant", "output", "merges"),
+    [
+        (FLOAT32, np.ones(4, np.float32), (2, 4), True),
+        (FLOAT32, np.ones((1, 4), np.float32), (2, 4), True),
+        (FLOAT32, np.ones((1, 1), np.float32), (2, 4), True),
+        (FLOAT32, np.ones((1, 1, 4), np.float32), (2, 4), False),
+        (FLOAT32, np.ones((4, 1), np.float32), (4, 4), False),
+        (FLOAT32, np.ones(3, np.float32), (2, 4), False),
+        (FLOAT32, np.ones(4, np.int32), (2, 4), False),
+        (INT8, np.ones(4, np.float32), (2, 4), False),
+        (FLOAT32, np.ones((), np.float32), (), False),
+    ],
+)
+def test_a_constant_is_merged_that_has_an_element_for_each_channel(
+    weights: TensorType, constant: Array, output: tuple[int, ...], merges: bool
+) -> None:
+    main = ModelBuilder().subgraph()
+    x, t, y = main.input("x", (2, 4), FLOAT32), main.tensor("t", output, FLOAT32), main.tensor("y", output, FLOAT32)
+    w = main.constant("w", np.ones((4, 4), np.float32 if weights == FLOAT32 else np.int8))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [t], FullyConnectedOptions())
+    main.operator(BuiltinOperator.ADD, [t, main.constant("c", constant)], [y], AddOptions())
+    main.output(y)
+    assert merge_constants(Graph(tflm.Model(main.builder.build()))) == merges
 
 
 @pytest.mark.parametrize("operator", [BuiltinOperator.ADD, BuiltinOperator.SUB])
