@@ -396,6 +396,8 @@ def outcome(chosen: tuple[Candidate, ...], costs: Costs) -> tuple[int, int]:
 
 @given(problem=choices())
 @example(([Candidate(0, (0,), 100, 32, 0)], Costs(0, 0, [64, 96], 0)))  # the tail does not grow
+@example(([Candidate(i, (i // 2,), 100 - 10 * i, 32, 32 - 16 * i % 32) for i in range(4)], Costs(0, 0, [400, 400], 0)))
+@example(([Candidate(i, (i,), 100 - 30 * i, 32, 16 + 20 * i) for i in range(4)], Costs(0, 0, [64, 80, 96, 112], 0)))
 def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs]) -> None:
     """The choice is as good as the best of all subsets, for each kind of limit, also at the limits of subsets."""
     candidates, costs = problem

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from differential import run
 from hypothesis import given
+from hypothesis import strategies as st
 from image_graphs import Images
 from leftover_graphs import Leftovers, leftover_graph
 from models import FLOAT32, INT8, Arrays
@@ -21,11 +22,12 @@ import tflm
 from tflm.graph import Graph
 from tflm.planning.improved_model import SeparateMemories
 from tflm.rewriting.cleanup import inverse, transposed
-from tflm.rewriting.fold import fold_pads_explicitly
-from tflm.rewriting.identities import merge_constants
-from tflm.rewriting.layouts import RULES, flipped, run_in
+from tflm.rewriting.fold import fold_pads_explicitly, padded_with_zeros
+from tflm.rewriting.identities import _only_scale, _with_scales, merge_constants
+from tflm.rewriting.layouts import RULES, Change, flipped, run_in
 from tflm.rewriting.resizing import with_main_subgraph
 from tflm.rewriting.tiled_model import shown
+from tflm.rewriting.transposes import Region, _parts
 from tflm.rewriting.verification import random_inputs, require_equal_answers, verified
 from tflm.schedule.stage_search import Liveness
 from tflm.schema import (
@@ -39,6 +41,7 @@ from tflm.schema import (
     MulOptions,
     Padding,
     Pool2DOptions,
+    QuantizationParameters,
     ReducerOptions,
     ReshapeOptions,
     TensorType,
@@ -374,32 +377,33 @@ def test_a_constant_becomes_the_bias_if_there_is_none_or_one_of_zeros(bias: floa
     assert_same_bits(run(folded, inputs), run(model, inputs))
 
 
-def renumbered(model: bytes) -> bytes:
-    """The same graph with its tensors in the opposite order, so that a constant may be tensor 0."""
+def renumbered(model: bytes, by: int) -> bytes:
+    """The same graph with its tensors rotated, so that a constant may be tensor 0."""
     root = read_model(model)
-    for subgraph in root.subgraphs or ():
-        last = len(subgraph.tensors or ()) - 1
+    (subgraph,) = root.subgraphs or ()
+    tensors = list(subgraph.tensors or ())
 
-        def others(tensors: Sequence[int] | None, last: int = last) -> tuple[int, ...]:
-            return tuple(last - tensor if tensor >= 0 else -1 for tensor in tensors or ())
+    def others(old: Sequence[int] | None) -> tuple[int, ...]:
+        return tuple((tensor + by) % len(tensors) if tensor >= 0 else -1 for tensor in old or ())
 
-        subgraph.tensors = list(subgraph.tensors or ())[::-1]
-        subgraph.inputs, subgraph.outputs = others(subgraph.inputs), others(subgraph.outputs)
-        for operator in subgraph.operators or ():
-            operator.inputs, operator.outputs = others(operator.inputs), others(operator.outputs)
+    subgraph.tensors = [tensors[(i - by) % len(tensors)] for i in range(len(tensors))]
+    subgraph.inputs, subgraph.outputs = others(subgraph.inputs), others(subgraph.outputs)
+    for operator in subgraph.operators or ():
+        operator.inputs, operator.outputs = others(operator.inputs), others(operator.outputs)
     return write_model(root)
 
 
-def folded_alike(model: bytes) -> list[str]:
-    """The operators that are left of a model, whichever way its tensors are numbered."""
+def folded_alike(model: bytes, *shifts: int) -> list[str]:
+    """The operators that are left of a model, whatever the numbers of its tensors."""
     names = names_of(tflm.fold(tflm.Model(model)))
-    assert names_of(tflm.fold(tflm.Model(renumbered(model)))) == names
+    for by in shifts:
+        assert names_of(tflm.fold(tflm.Model(renumbered(model, by)))) == names
     return names
 
 
-@given(leftover_graph())
-def test_a_graph_is_folded_alike_whatever_the_numbers_of_its_tensors(model: bytes) -> None:
-    folded_alike(model)
+@given(leftover_graph(), st.integers(1, 20))
+def test_a_graph_is_folded_alike_whatever_the_numbers_of_its_tensors(model: bytes, by: int) -> None:
+    folded_alike(model, by)
 
 
 @pytest.mark.parametrize("layer", [BuiltinOperator.CONV_2D, BuiltinOperator.FULLY_CONNECTED])
@@ -409,7 +413,7 @@ def test_a_layer_is_merged_alike_whatever_the_number_of_its_bias(
     layer: BuiltinOperator, type: TensorType, operator: str, bias: bool
 ) -> None:
     model = layer_and(layer, type, BuiltinOperator[operator], [4], scale=2.0, bias=bias)
-    assert len(folded_alike(model)) == 1 + (bias and type == FLOAT32)
+    assert len(folded_alike(model, *range(-3, 0))) == 1 + (bias and type == FLOAT32)
 
 
 @pytest.mark.parametrize(
@@ -436,6 +440,78 @@ def test_a_constant_is_merged_that_has_an_element_for_each_channel(
     main.operator(BuiltinOperator.ADD, [t, main.constant("c", constant)], [y], AddOptions())
     main.output(y)
     assert merge_constants(Graph(tflm.Model(main.builder.build()))) == merges
+
+
+TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scales", "factor", "changes"),
+    [
+        (np.int8, (0.5, 0.25), 2.0, True),
+        (np.int32, (0.5,), 0.25, True),
+        (np.int64, (0.5,), 1.0, True),
+        (np.int16, (0.5,), 2.0, False),
+        (np.float32, (0.5,), 2.0, False),
+        (np.int8, (), 2.0, False),
+        (np.int8, None, 2.0, False),
+        (np.int8, (2 * TINY,), 0.5, True),
+        (np.int8, (1.0, TINY), 0.5, False),
+        (np.int8, (HUGE / 2,), 2.0, True),
+        (np.int8, (1.0, HUGE), 2.0, False),
+    ],
+)
+def test_scales_are_multiplied_as_far_as_float32_has_them_with_all_bits(
+    dtype: Any, scales: tuple[float, ...] | None, factor: float, changes: bool
+) -> None:
+    main = ModelBuilder().subgraph()
+    parameters = None if scales is None else QuantizationParameters(scale=scales, zero_point=(3,) * len(scales))
+    values = [5, 7][: len(scales or ()) or None]
+    c = main.constant("c", np.array(values, dtype), parameters)
+    main.output(main.input("x", (1,), INT8))
+    graph = Graph(tflm.Model(main.builder.build()))
+    assert _only_scale(graph, c) == (scales[0] if scales is not None and len(scales) == 1 else None)
+    made = _with_scales(graph, c, factor)
+    assert (made is not None) == changes
+    if made is not None and scales is not None:
+        table = graph.tensors[made]
+        assert graph.constant(made).tolist() == values
+        assert (table.name, graph.constant(made).dtype) == ("c", dtype)
+        assert table.quantization is not None
+        assert tuple(table.quantization.scale or ()) == tuple(scale * factor for scale in scales)
+        assert tuple(table.quantization.zero_point or ()) == (3,) * len(scales)
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "parameters", "borders"),
+    [
+        (FLOAT32, 0, None, True),
+        (FLOAT32, 1, None, False),
+        (INT8, 0, None, True),
+        (INT8, -3, quantized(0.5, -3), True),
+        (INT8, 0, quantized(0.5, -3), False),
+        (INT8, 0, QuantizationParameters(scale=(0.5,)), True),
+    ],
+)
+def test_padding_is_of_zeros_if_its_value_stands_for_zero(
+    type: TensorType, value: int, parameters: QuantizationParameters | None, borders: bool
+) -> None:
+    main = ModelBuilder().subgraph()
+    x, y = main.input("x", (1, 2, 2, 1), type, parameters), main.tensor("y", (1, 5, 3, 1), type, parameters)
+    paddings = np.array([(0, 0), (1, 2), (0, 1), (0, 0)], np.int32)
+    given = np.array([value], np.float32 if type == FLOAT32 else np.int8)
+    main.operator(BuiltinOperator.PADV2, [x, main.constant("p", paddings), main.constant("v", given, parameters)], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    found = padded_with_zeros(graph, graph.operators[0])
+    assert found == ([(0, 0), (1, 2), (0, 1), (0, 0)] if borders else None)
+
+
+def test_a_region_is_cut_from_either_end() -> None:
+    changes = {i: Change() for i in (5, 1, 4)}
+    found = [sorted(part.changes) for part in _parts(Region(changes, {7: (1, 0)}))]
+    assert found == [[1, 4], [1], [4, 5], [5]]
+    assert {part.orders[7] for part in _parts(Region(changes, {7: (1, 0)}))} == {(1, 0)}
 
 
 @pytest.mark.parametrize("operator", [BuiltinOperator.ADD, BuiltinOperator.SUB])

@@ -396,7 +396,7 @@ def test_shapes_of_operators_that_tflm_lacks_are_those_of_numpy() -> None:
                 assert shapes(data)["y"] == np.shape(expected), (name, other, keeps)
 
 
-@pytest.mark.parametrize(("axes", "keeps", "expected"), [((0,), False, (24,)), ((0,), True, (24,))])
+@pytest.mark.parametrize(("axes", "keeps", "expected"), [((0,), False, (24,)), ((0,), True, (24, 1))])
 def test_a_product_of_a_shape_is_the_number_of_elements(axes: Any, keeps: bool, expected: tuple[int, ...]) -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
@@ -406,7 +406,12 @@ def test_a_product_of_a_shape_is_the_number_of_elements(axes: Any, keeps: bool, 
     main.operator(BuiltinOperator.SHAPE, [x], [shape], ShapeOptions(out_type=TensorType.INT32))
     options = ReducerOptions(keep_dims=keeps)
     main.operator(BuiltinOperator.REDUCE_PROD, [shape, main.constant("axes", of(*axes))], [count], options)
-    main.operator(BuiltinOperator.RESHAPE, [x, count], [y], ReshapeOptions())
+    wanted = count
+    if keeps:  # a vector, which others can be joined to
+        wanted = main.tensor("both", (1,), TensorType.INT32)
+        joined = [count, main.constant("one", of(1))]
+        main.operator(BuiltinOperator.CONCATENATION, joined, [wanted], ConcatenationOptions(axis=0))
+    main.operator(BuiltinOperator.RESHAPE, [x, wanted], [y], ReshapeOptions())
     main.output(y)
     found = shapes(tflm.resize(tflm.Model(builder.build(), checks="tflm"), {"x": (2, 3, 4)}))
     assert (found["count"], found["y"]) == ((1,) if keeps else (), expected)

@@ -19,7 +19,7 @@ import tflm
 from tflm.graph import Graph
 from tflm.rewriting.streaming.causal import candidates, causal_form, minimum_hop, tracks_of
 from tflm.rewriting.streaming.kept_rows import TimedTensor, Timeline, _divided, runs, timeline
-from tflm.rewriting.streaming.time_rules import Track, moved, time_rule
+from tflm.rewriting.streaming.time_rules import Read, Track, moved, time_rule
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, ReshapeOptions, quantized
 
@@ -468,6 +468,23 @@ def test_rows_of_several_elements_are_padded_along_other_dimensions_only(
     graph = Graph(tflm.Model(main.builder.build()))
     rule = time_rule(graph, graph.operators[0], {x: Track(axis, unit, graph.shape(x)[axis] // unit)})
     assert (rule is not None) == is_found
+
+
+@pytest.mark.parametrize(
+    ("begin", "size", "rows"), [(0, 12, 6), (4, 6, 3), (3, 6, None), (4, 5, None), (5, 1, None), (2, 2, 1)]
+)
+def test_rows_of_several_elements_are_cut_out_whole(begin: int, size: int, rows: int | None) -> None:
+    main = ModelBuilder().subgraph()
+    x, y = main.input("x", (12, 8), INT8, quantized(0.5)), main.tensor("y", (size, 8), INT8, quantized(0.5))
+    numbers = [main.constant(f"c{i}", np.array(pair, np.int32)) for i, pair in enumerate([(begin, 0), (size, 8)])]
+    main.operator(BuiltinOperator.SLICE, [x, *numbers], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(main.builder.build()))
+    rule = time_rule(graph, graph.operators[0], {x: Track(0, 2, 6)})
+    assert (None if rule is None else rule.track) == (None if rows is None else Track(0, 2, rows))
+    if rule is not None:
+        assert rule.crops
+        assert rule.reads(0) == (Read(0, begin // 2),)
 
 
 @pytest.mark.parametrize("kind", ["options", "tensor", "both"])

@@ -200,6 +200,9 @@ CHANNELS_OF_WEIGHTS = {
 
 WEIGHTS, BIAS = 1, 2
 
+SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""Between these, a power of two changes no bit of a scale but those of its exponent."""
+
 Array = npt.NDArray[Any]
 
 
@@ -343,8 +346,6 @@ def _with_scales(graph: Graph, tensor: int, factor: float) -> int | None:
     ):
         return None
     scales = tuple(scale * factor for scale in quantization.scale)
-    if not all(
-        np.finfo(np.float32).tiny <= scale <= np.finfo(np.float32).max for scale in (*quantization.scale, *scales)
-    ):
+    if not all(SMALLEST_SCALE <= scale <= LARGEST_SCALE for scale in (*quantization.scale, *scales)):
         return None
     return graph.add_constant(table.name or "", graph.constant(tensor), dataclasses.replace(quantization, scale=scales))
