@@ -324,6 +324,50 @@ def test_rows_move_in_each_of_several_memories(tmp_path: Path) -> None:
     check(tmp_path, compiled)
 
 
+def small_image() -> tflm.Model:
+    """A convolution whose image can be kept whole, or some rows of it."""
+    images = Images(tflm.ModelBuilder().subgraph(), (1, 10, 10, 4))
+    images.main.output(images.convolution(images.convolution(images.last, 8), 4, (1, 1)))
+    return tflm.Model(images.main.builder.build())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ram": 1200},
+        {"memories": {"DTCM": 400, "SRAM": 4000}},
+        {"self_test": 1},
+        {"kernels": "cmsis-nn"},
+        {"kernels": "cmsis-nn", "target": tflm.targets.by_name("cortex-m55")},
+    ],
+)
+def test_several_models_take_the_options_of_one(options: dict[str, Any]) -> None:
+    model = small_image()
+    one, several = tflm.compile_model(model, "net", **options), tflm.compile_models({"net": model}, **options)
+    other = tflm.compile_model(model, "net", **dict(list(options.items())[:-1]))
+    assert several.files == several.models[0].files == one.files
+    assert (one.files, one.generated_ram_bytes) != (other.files, other.generated_ram_bytes)
+    assert one.generated_ram_bytes == (tflm.compile_model(model).ram_bytes if "kernels" in options else None)
+    macros = dict(re.findall(r"#define NET_RAM_(\w+) (\d+)", one.files["net.h"]))
+    sizes = [int(macros[f"{i}_BYTES"]) for i in range(len(options.get("memories", ())))]
+    assert one.memories == dict(zip(options.get("memories", ()), sizes))
+    assert (one.ram_bytes, one.ram_alignment) == (int(macros["BYTES"]), int(macros["ALIGNMENT"]))
+
+
+@pytest.mark.parametrize("optimize", ["ram", "speed"])
+def test_both_kinds_of_kernels_are_compared_with_one_optimization(optimize: str) -> None:
+    compared = tflm.compile_model(small_image(), kernels="cmsis-nn", optimize=optimize)
+    assert compared.generated_ram_bytes == tflm.compile_model(small_image(), optimize=optimize).ram_bytes
+
+
+def test_several_models_have_the_limit_of_one() -> None:
+    model = running_sum()
+    limit = tflm.compile_model(model).constant_bytes - 1
+    with pytest.raises(tflm.CompileError, match=f"--max-constants {limit + 1}"):
+        tflm.compile_models({"net": model}, max_constants=limit)
+    assert tflm.compile_models({"net": model}, max_constants=limit + 1).files
+
+
 def test_rows_that_do_not_overlap_are_copied_with_memcpy(tmp_path: Path) -> None:
     builder = tflm.ModelBuilder()
     images = Images(builder.subgraph(), (1, 7, 9, 5))

@@ -384,9 +384,10 @@ def _choice(
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
-    planned = planner.planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
-    kept = kept_kernels(planned.program(), processors)
-    return with_library(processors, kept), kept, planned.ram_bytes
+    generated = CompileOptions(feed_rows=options.feed_rows)
+    kept = kept_kernels(planner.planned(model, generated, ALL_GENERATED).program(), processors)
+    without = TradeOff(planner, model, replace(generated, optimize=options.optimize), ALL_GENERATED).best()
+    return with_library(processors, kept), kept, without.ram_bytes
 
 
 def _require_small_tensors(model: Model, options: CompileOptions) -> None:
