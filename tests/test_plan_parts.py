@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tflm.kernels.overlap import FAR
 from tflm.memory import BufferRequirements
-from tflm.planning.bars import BodyMember, Trailing, _pieces_of, barred_pairs, bars_of
+from tflm.planning.bars import BodyMember, Trailing, _outside, _pieces_of, barred_pairs, bars_of
 from tflm.planning.head_plan import _in_one_place, _largest_blocks, _scratch_blocks
 from tflm.planning.plan_report import _moved
 from tflm.planning.views import Body, Piece, _cut, _Held, merged
@@ -57,6 +58,18 @@ def test_an_output_may_lie_at_any_allowed_distance(read: int, made: int, offset:
             of = range(bars.start[body], bars.start[body + 1])
             is_barred = any(bars.low[i] <= sign * difference <= bars.high[i] for i in of)
             assert is_barred == (meet and not is_allowed)
+
+
+def test_numbers_outside_of_ranges_are_intervals_without_gaps() -> None:
+    bounds = range(-3, 4)
+    ranges = [range(first, stop, step) for first in bounds for stop in bounds for step in (1, 2, 3) if first < stop]
+    for free, low, high in itertools.product(ranges, bounds, bounds):
+        intervals = _outside([free], low, high)
+        outside = [number for first, last in intervals for number in range(first, last + 1)]
+        assert outside == [number for number in range(low, high + 1) if number not in free]
+        both = _outside([free, range(0, 9, 4)], low, high)
+        assert [n for first, last in both for n in range(first, last + 1)] == [n for n in outside if n % 4 or n < 0]
+        assert all(first <= last for first, last in (*intervals, *both))
 
 
 def test_pieces_are_of_a_tensor_where_they_lie_within_it() -> None:

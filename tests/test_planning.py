@@ -271,6 +271,31 @@ def test_a_value_gives_way_only_when_nobody_looks_at_it_any_more(also_reads: str
         assert sorted(of_y.pieces) == [Piece(0, 4, 0, 3), Piece(4, 8, 0, 0), Piece(4, 8, 2, 3)]
 
 
+@pytest.mark.parametrize("begin", [0, 2, 4])
+def test_a_body_ends_with_the_last_of_its_tensors(begin: int) -> None:
+    """x is cut, and what is cut out of it is joined with w, which fits behind x alone."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    sizes = {"x": 8, "part": 4, "w": 4, "y": 8}
+    x, w = (main.input(name, (sizes[name], 1), TensorType.INT8) for name in "xw")
+    part, y = (main.tensor(name, (sizes[name], 1), TensorType.INT8) for name in ("part", "y"))
+    start, size = (main.constant("", np.array(numbers, np.int32)) for numbers in ([begin, 0], [4, 1]))
+    main.operator(BuiltinOperator.SLICE, [x, start, size], [part], SliceOptions())
+    main.operator(BuiltinOperator.CONCATENATION, [part, w], [y], ConcatenationOptions(axis=0))
+    main.output(y)
+    lives = [(0, 1), (1, 2), (0, 2), (2, 2)]
+    buffers = {
+        tensor: Buffer(sizes[name], *life, 0, name, tensor=tensor)  # type: ignore[call-arg]
+        for name, tensor, life in zip(sizes, (x, part, w, y), lives)
+    }
+    bodies = Views(tflm.Model(builder.build()), buffers).bodies()
+    wholes = [{x: 0, part: 4, y: 4, w: 8}] if begin == 4 else [{x: 0}, {part: 0, y: 0, w: 4}]
+    assert [body.offsets for body in bodies] == wholes
+    for body in bodies:
+        ends = [offset + buffers[tensor].size for tensor, offset in body.offsets.items()]
+        assert body.bytes == max(ends) == max(piece.end for piece in body.pieces)
+
+
 def calling() -> tflm.Model:
     """RELU, IF between a subgraph of two operators and one of none, RELU."""
     builder = tflm.ModelBuilder()
