@@ -111,16 +111,30 @@ def test_fast_detections_are_those_of_tflm(oracle: Oracle, data: st.DataObject, 
         assert not ours[0][~written].any()
 
 
+@pytest.mark.parametrize(("per_box", "places"), [(1, [0, 1]), (2, [0, 3, 4, 7]), (5, [0, 3, 4, 7])])
+def test_a_box_has_no_more_classes_than_there_are(per_box: int, places: list[int]) -> None:
+    """Each of several classes of a box leaves a gap, as in TFLM."""
+    options = custom.detection_options(use_regular_nms=False, max_detections=2, max_classes_per_detection=per_box)
+    model = custom.detection_model(3, 3, 4, ANCHORS, options)
+    found = [(0.9, 0), (0.1, 1), (0.7, 1), (0.4, 0)][:: 2 // min(per_box, 2)]
+    for delegates in (None, ()):
+        _, classes, scores, count = run(model, [[TWO_BOXES, SCORES]], delegates=delegates)[0]
+        assert count.tolist() == [len(places)]
+        assert np.flatnonzero(scores).tolist() == places
+        assert [(round(float(scores[0, at]), 4), classes[0, at]) for at in places] == found
+
+
 TWO_BOXES = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]], np.float32)
 ANCHORS = np.array([[0.5, 0.5, 1, 1], [0.5, 0.5, 1, 1], [3.5, 0.5, 1, 1]], np.float32)
 SCORES = np.array([[[0, 0.9, 0.1], [0, 0.8, 0.2], [0, 0.4, 0.7]]], np.float32)
 
 
+@pytest.mark.parametrize("delegates", [None, ()])
 @pytest.mark.parametrize("is_regular", [False, True])
-def test_boxes_that_overlap_a_better_one_are_left_out(is_regular: bool) -> None:
+def test_boxes_that_overlap_a_better_one_are_left_out(is_regular: bool, delegates: Any) -> None:
     options = custom.detection_options(use_regular_nms=is_regular, max_detections=2)
     model = custom.detection_model(3, 3, 4, ANCHORS, options)
-    boxes, classes, scores, count = run(model, [[TWO_BOXES, SCORES]])[0]
+    boxes, classes, scores, count = run(model, [[TWO_BOXES, SCORES]], delegates=delegates)[0]
     np.testing.assert_allclose(boxes, [[[0, 0, 1, 1], [3, 0, 4, 1]]], atol=1e-6)
     assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
     np.testing.assert_allclose(scores, [[0.9, 0.7]])
