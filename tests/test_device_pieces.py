@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from tflm.application.device_run import DeviceRun, OperatorTicks, machine_of, ru
 from tflm.application.machine import MachineOptions
 from tflm.device import Device, transports
 from tflm.device.device import NEVER, Facts
-from tflm.device.session import READ_SECONDS, Kind, Session
+from tflm.device.session import BEGIN, READ_SECONDS, REPLY, Frame, FrameReader, Kind, Session
 from tflm.device.transports import BAUD, CHUNK, WRITE_SECONDS, FileWire, SerialWire, wire_to
 from tflm.device.verdict import (
     FLOAT_ERROR,
@@ -215,6 +216,91 @@ def test_a_wire_of_pipes_is_cut_when_the_other_side_closes_it(monkeypatch: pytes
     assert not owner.is_open
     os.close(source)
     os.close(target)
+
+
+@pytest.mark.parametrize("host", ["localhost", ""])
+def test_a_wire_may_be_a_socket(host: str) -> None:
+    with socket.create_server(("localhost", 0)) as server:
+        wire = wire_to(f"tcp:{host}:{server.getsockname()[1]}")
+        other = server.accept()[0]
+        wire.write(b"to")
+        other.sendall(b"back")
+        assert (other.recv(9), wire.read(1)) == (b"to", b"back")
+        wire.close()
+        assert other.recv(9) == b""
+        other.close()
+    with pytest.raises(tflm.DeviceError, match="is the emulator or the bridge running"):
+        wire_to("tcp:localhost:http")
+
+
+class AsC(SimulatedDevice):
+    """A device whose model was compiled to C: it has no file."""
+
+    def payload(self, frame: Frame) -> bytes:
+        """The size of the file is 0."""
+        reply = super().payload(frame)
+        return reply if frame.kind != Kind.FACTS else reply[:1] + bytes(4) + reply[5:]
+
+
+def test_what_a_connected_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model is read from it, unless it is given, and all tensors if that is asked for."""
+    model, bauds = model_with_state(), list[int]()
+    simulated = SimulatedDevice(model)
+
+    def opener(port: str, baud: int) -> LossyLink:
+        bauds.append(baud)
+        return LossyLink(simulated)
+
+    monkeypatch.setattr("tflm.device.device.wire_to", opener)
+    connect = tflm.device.connect
+    for device in (connect("any", baud=9600, preserve_all_tensors=True), connect("any", model)):
+        assert bytes(device.model.data) == bytes(model.data)
+        assert device.facts.description == "reference kernels"
+        assert repr(device) == "Device('lossy', 'reference kernels')"
+        assert (device.inputs_size(), device.outputs_size(), device.arena_used_bytes()) == (1, 1, 1)
+    assert bauds == [9600, BAUD]
+    device = connect("any", model, preserve_all_tensors=True)
+    device.input(0).data[...] = STEPS[0][0]
+    device.invoke()
+    for tensor in (1, 6, 7):
+        assert device.get_tensor(tensor).data.tobytes() == simulated.bytes_of(tensor)
+    simulated = AsC(model)
+    assert connect("any", model).facts.model_bytes == 0
+    with pytest.raises(tflm.DeviceError, match=r"^lossy: the device has no model file; pass the model$"):
+        connect("any")
+
+
+def test_a_device_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cut(LossyLink):
+        is_cut = False
+
+        def write(self, data: bytes) -> None:
+            if self.is_cut:
+                raise tflm.DeviceReset("lossy: the connection is lost")
+            super().write(data)
+
+    monkeypatch.setattr("tflm.device.device.REOPEN_SECONDS", -1.0)
+    with Device(lambda: Cut(SimulatedDevice(model_with_state())), model_with_state()) as device:
+        monkeypatch.setattr(Cut, "is_cut", True)
+        with pytest.raises(tflm.DeviceError, match="lossy: the connection is lost; it was not back within -1 s"):
+            device.reset()
+
+
+def test_a_begin_with_a_length_that_no_answer_has_is_skipped_at_once() -> None:
+    class Chatty(Silent):
+        def write(self, data: bytes) -> None:
+            is_open = not self._answers
+            super().write(data)
+            if is_open:
+                (asked,) = FrameReader().feed(data)
+                answer = asked._replace(kind=asked.kind | REPLY, payload=b"\0" + bytes(100))
+                self._coming = BEGIN + (4000).to_bytes(2, "little") + answer.encoded()
+
+    wire = Chatty()
+    session = Session(wire)
+    session.open()
+    assert session.request(Kind.READ, max_bytes=100).data == bytes(100)
+    assert wire.seconds <= 2 * READ_SECONDS
 
 
 class Short(SimulatedDevice):
