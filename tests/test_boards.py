@@ -491,6 +491,7 @@ def test_the_kernels_that_a_figure_is_for_are_shown_and_what_others_would_take()
 def test_a_library_that_can_not_run_the_model_has_a_row_that_says_what_it_lacks(tmp_path: Path) -> None:
     lacking = arena_with(tflm.Model(reversing("SignalEnergy")), M4, library_for("arduino", M4))
     assert lacking == KernelsRefusal(library_for("arduino", M4), "lacks REVERSE_V2, SignalEnergy")
+    assert library_for("arduino", M4).lacking(["ADD", "REVERSE_V2", "mine", "ADD", "REVERSE_V2"]) == ["REVERSE_V2"]
     path = tmp_path / "model.tflite"
     path.write_bytes(reversing())
     shown = run("arena", path, "--target", "cortex-m4", "--kernels", "cmsis-nn").stdout

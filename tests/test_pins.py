@@ -55,6 +55,7 @@ def taken(kernels: str, target: tflm.targets.Target, release: str | None) -> str
         ("cmsis-nn", M4, None, "cmsis-nn"),
         ("esp-nn", S3, None, "esp-nn"),
         ("esp-nn", S3, "2024-01", "esp-nn"),
+        ("esp-nn", S3, "chirale 2.0.0", "esp-nn"),
         ("esp-nn", S3, "esp-tflite-micro 2690c7a", "esp-nn@1.0.0"),
         ("esp-nn", S3, "esphome 2024.10", "esp-nn@1.1.0"),
         ("esp-nn", S3, "esphome 2024.12.4", "esp-nn@1.1.0"),

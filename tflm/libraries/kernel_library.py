@@ -159,7 +159,7 @@ class Concern:
         happens: what will happen, as a sentence.
         advice: what to do about it, as a sentence.
         shown: whether `MicroInterpreter(..., kernels=...)` returns the device's results.
-        since, until: the TFLM commits that introduced and fixed it; empty if it always existed, or still does.
+        since: the TFLM commit that introduced it; empty if it always existed.
     """
 
     operator: str
@@ -169,14 +169,10 @@ class Concern:
     advice: str
     shown: bool = False
     since: str = ""
-    until: str = ""
 
     def concerns(self, node: Node) -> bool:
         """Whether it concerns a node in the release that the node is prepared in."""
-        release = node.release
-        if (self.since and not release.holds(self.since)) or (self.until and release.holds(self.until)):
-            return False
-        return self.applies(node)
+        return node.release.holds(self.since) and self.applies(node)
 
 
 AllowedOverlap = Callable[[Registration, OperatorFacts, int], range]
