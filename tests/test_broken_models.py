@@ -350,12 +350,22 @@ STRUCTURAL = {
 }
 
 
+MAY_BE_CUT_OFF = {
+    "the root's offset leads out of the file",
+    "a table that runs past the end",
+    "a vtable that runs past the end",
+    "a vector of tables that is too long",
+}
+"""The others do not lead past the end, or further than any model is long."""
+
+
 @pytest.mark.parametrize("fault", STRUCTURAL)
 def test_a_damaged_structure_is_refused_with_its_place(fault: str) -> None:
     data, place, reason = STRUCTURAL[fault]
     error = refusal_of(data)
     assert where(error) == place
     assert reason in error.reason
+    assert ("the file was cut off, with at least" in error.reason) is (fault in MAY_BE_CUT_OFF)
     assert place in [where(finding) for finding in tflm.verify(data)]
 
 
@@ -375,6 +385,7 @@ FOUND_ELSEWHERE = {
         ("subgraphs[1].inputs", (-1,), "tensor index -1 is out of range"),
         ("subgraphs[0].outputs", (5, 2**31 - 1), "tensor index 2147483647 is out of range"),
         ("subgraphs[0].tensors[3].buffer", 99, "index 99 is out of range"),
+        ("subgraphs[0].tensors[3].buffer", 4, "index 4 is out of range, there are 4"),
         ("subgraphs[0].tensors[3].buffer", 2**32 - 1, "index 4294967295 is out of range"),
         ("subgraphs[0].tensors[0].shape", (1, -8), "negative dimension"),
         ("subgraphs[0].tensors[0].shape", (-1, -8), "negative dimension"),
@@ -500,6 +511,11 @@ def test_a_model_without_a_subgraph_is_refused(subgraphs: list[schema.SubGraph] 
     error = refusal_of(schema.write_model(schema.Model(version=3, subgraphs=subgraphs)))
     assert where(error) == ("Model", "subgraphs", "")
     assert "at least one subgraph" in error.reason
+    buffers = [schema.Buffer()]
+    nameless = bytearray(schema.write_model(schema.Model(version=3, subgraphs=subgraphs, buffers=buffers)))
+    nameless[4:8] = b"TFL2"
+    with pytest.raises(tflm.ModelError, match=r"identifier b'TFL2' at byte 4, expected b'TFL3': this is not"):
+        tflm.Model(nameless)
 
 
 def type_at(place: str) -> str:

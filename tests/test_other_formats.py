@@ -210,13 +210,25 @@ def test_what_export_writes_is_read_by_commands(tmp_path: Path) -> None:
     [
         ("const char a[] = {1, 2};\nint b[] = {3};", r"no model in its arrays \(a, b\)"),
         ("int b[] = {1, 2, 3, 4, e, f, g, h, i};", r"no model in its arrays \(b\)"),
+        ("".join(f"int {name}[] = {{1}};\n" for name in "abcd"), r"no model in its arrays \(a, b, c, d\)"),
+        ("".join(f"int {name}[] = {{1}};\n" for name in "abcdef"), r"in its arrays \(a, b, c, d and 2 more\)"),
         (STYLES["decimal"] + STYLES["signed"], r"several models in its arrays \(g_model, m\)"),
         (STYLES["xxd"][:9000], "cut off: no brace closes the array model_tflite after 1,4"),
         (STYLES["decimal"].replace(",0,", ",256,", 1).replace("{28,256", "{28,0"), "256, which is not a byte"),
         (STYLES["xxd"].replace("0x54, 0x46", "0x54, 0x46", 1).replace("};", "x };", 1), "in place of a number"),
         ("extern const unsigned char g_model[];\n", "not a .tflite model but text"),
     ],
-    ids=["no model", "no bytes", "two models", "cut off", "no byte", "no number", "no array"],
+    ids=[
+        "no model",
+        "no bytes",
+        "four arrays",
+        "six arrays",
+        "two models",
+        "cut off",
+        "no byte",
+        "no number",
+        "no array",
+    ],
 )
 def test_c_source_without_one_model_is_refused(source: str, said: str) -> None:
     with pytest.raises(tflm.ModelError, match=said):

@@ -39,8 +39,8 @@ from tflm.schema import (
     read_model,
     write_model,
 )
-from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
-from tflm.schema.tables import METADATA_NAME
+from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order, with_plan
+from tflm.schema.tables import METADATA_NAME, drop_plan
 from tflm.testing import graphs
 from tflm.testing.operators import OPERATORS
 
@@ -86,6 +86,10 @@ def test_metadata_of_the_same_length_is_overwritten_where_it_stands() -> None:
     second = with_metadata(tflm.Model(first), "plan", b"abcdefgh")
     at = first.index(b"12345678")
     assert second == first[:at] + b"abcdefgh" + first[at + 8 :]
+    longer = tflm.Model(with_metadata(tflm.Model(second), "plan", b"another length"))
+    assert [(entry.name, bytes(longer.metadata("plan") or b"")) for entry in longer.root.metadata or ()] == [
+        ("plan", b"another length")
+    ]
 
 
 def test_metadata_of_a_buffer_that_others_use_is_not_overwritten() -> None:
@@ -103,6 +107,20 @@ def test_metadata_of_a_buffer_that_others_use_is_not_overwritten() -> None:
     changed = tflm.Model(with_metadata(tflm.Model(model.build()), "plan", b"abcd"))
     assert changed.metadata("plan") == b"abcd"
     assert changed.constant((changed.subgraphs[0].tensors or [])[1]) == bytes(range(4))
+
+
+def test_a_plan_is_dropped_and_other_metadata_stays() -> None:
+    model = tflm.Model(models.counter(models.INT8, 4, with_init=True))
+    planned = tflm.Model(with_metadata(tflm.Model(with_plan(model, [-1] * count_of_tensors(model))), "mine", b"kept"))
+    roots = planned.root, tflm.Model(with_plan(model, [-1] * count_of_tensors(model))).root
+    for root in roots:
+        drop_plan(root)
+    assert [[entry.name for entry in root.metadata or ()] for root in roots] == [["mine"], []]
+    assert roots[1].metadata is None
+
+
+def count_of_tensors(model: tflm.Model) -> int:
+    return sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
 
 
 @given(model=graphs(), data=st.data())

@@ -224,7 +224,13 @@ def test_operators_that_shared_a_code_get_one_each_where_they_need_different_ver
     u, v = other.input("u", (4,), TensorType.FLOAT32), other.tensor("v", (4,), TensorType.FLOAT32)
     other.operator(BuiltinOperator.RELU, [u], [v], version=3)
     other.output(v)
-    updated = tflm.update_versions(tflm.Model(builder.build()))
+    model = tflm.Model(builder.build())
+    updated = tflm.update_versions(model)
+    assert [(each.place, each.reason, each.level) for each in versioning.version_findings(model.root)] == [
+        (f"subgraphs[{i}].operators[0]", f"RELU says version 3 and needs {n}: version 3 brought INT16", "warning")
+        for i, n in enumerate((2, 1))
+    ]
+    assert list(versioning.version_findings(tflm.Model(updated).root)) == []
     assert versions_in(updated) == [2, 7, 1]
     assert len(tflm.Model(updated).operator_codes) == 3
 
@@ -238,6 +244,9 @@ def test_metadata_takes_the_place_of_what_was_there() -> None:
     builder.metadata("mine", b"kept")
     model = tflm.Model(builder.build())
     assert versioning.min_runtime_version(model.root) == "9.9.9"
+    (finding,) = versioning.version_findings(model.root)
+    assert finding.reason == "min_runtime_version is 9.9.9, its operators need none"
+    assert (finding.table, finding.field, finding.level) == ("Model", "metadata", "warning")
     updated = tflm.Model(tflm.update_versions(model))
     assert versioning.min_runtime_version(updated.root) == ""
     assert bytes(updated.metadata("mine") or b"") == b"kept"
