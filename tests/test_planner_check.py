@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from checker_sentences import unused_sentences
 from models import counter
@@ -17,6 +19,7 @@ from tflm.memory import PLANNERS, Buffer, GreedyMemoryPlanner, LinearMemoryPlann
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER
 from tflm.memory.planner import MemoryPlanner
 from tflm.memory.planners import place_greedily, place_linearly
+from tflm.memory.several_memories import REGION_BYTES
 from tflm.testing import CheckFailed, check_planner, planner_check
 
 
@@ -257,31 +260,6 @@ def test_a_planted_fault_is_reported_as_recorded(fault: str) -> None:
         require_recorded(f"planner: {fault}", str(found.value).splitlines(), CHECKS, "\n")
 
 
-def test_every_sentence_of_the_checker_reports_a_planted_fault() -> None:
-    """Planners of several memories are in tests/test_several_memories.py."""
-    assert unused_sentences(planner_check, "planner") == []
-
-
-@pytest.mark.parametrize("fault", some(FAULTS, "from 16 on", "steps modulo 32", "Moving"))
-def test_what_is_reported_is_small(fault: str) -> None:
-    Shared.everything = []
-    with pytest.raises(CheckFailed) as found:
-        check_planner(FAULTS[fault])
-    assert len(str(found.value).splitlines()) <= 25
-
-
-def test_an_index_of_no_buffer_is_reported_after_all_other_faults() -> None:
-    class IndexFromTheEnd(GreedyMemoryPlanner):
-        def get_offset_for_buffer(self, buffer_index: int) -> int:
-            return self._placed()[buffer_index]
-
-    with pytest.raises(CheckFailed, match=r"get_offset_for_buffer\(-1\) returned 0"):
-        check_planner(IndexFromTheEnd, max_examples=5)
-    faulty = type("Faulty", (IndexFromTheEnd,), {"place": staticmethod(lambda buffers: [0] * len(buffers))})
-    with pytest.raises(CheckFailed, match="share bytes"):
-        check_planner(faulty, max_examples=5)
-
-
 class Plain:
     """A planner by the description alone, without the optional attributes and without a base class."""
 
@@ -308,6 +286,137 @@ class Plain:
         if not 0 <= buffer_index < len(self.sizes):
             raise IndexError(buffer_index)
         return sum(self.sizes[:buffer_index])
+
+
+class Scripted(Plain):
+    """A planner whose offsets and size are given; it preserves all tensors if told so."""
+
+    def __init__(self, offsets: Sequence[Any], size: int, preserves: bool):
+        super().__init__()
+        self.offsets, self.size, self.preserves_all_tensors = offsets, size, preserves
+
+    def add_buffer(
+        self, size: int, first_time_used: int, last_time_used: int, offline_offset: int = ONLINE_PLANNED_BUFFER
+    ) -> None:
+        self.sizes.append(size)
+
+    def get_maximum_memory_size(self) -> int:
+        return self.size
+
+    def get_offset_for_buffer(self, buffer_index: int) -> Any:
+        return self.offsets[buffer_index]
+
+
+EARLY, LATE = Buffer(32, 0, 1), Buffer(16, 2, 3)
+R = REGION_BYTES
+
+
+@pytest.mark.parametrize(
+    ("buffers", "offsets", "size", "more", "reported"),
+    [
+        ([], [], 0, {}, ""),
+        ([], [], 16, {}, "the last buffer ends at 0"),
+        ([EARLY, LATE], [0, 0], 32, {}, ""),
+        ([EARLY, LATE], [0, 0], 32, {"preserves": True}, "buffers 0 and 1 share bytes 0..15, but all tensors"),
+        ([EARLY, EARLY], [0, 32], 64, {}, ""),
+        ([EARLY, EARLY], [32, 0], 64, {}, ""),
+        ([EARLY, EARLY], [0, 16], 48, {}, "buffers 0 and 1 share bytes 16..31, but both are alive at step 0"),
+        ([Buffer(32, 0, 3), LATE], [0, 16], 32, {}, "share bytes 16..31, but both are alive at step 2"),
+        ([EARLY, EARLY, LATE], [0, 32, 16], 64, {}, ""),
+        ([Buffer(32, 0, 2), LATE], [0, 0], 32, {}, "both are alive at step 2"),
+        ([Buffer(0, 0, 1), EARLY], [16, 0], 32, {}, ""),
+        ([EARLY], [0], 31, {}, "get_maximum_memory_size() is 31, but the last buffer ends at 32"),
+        ([EARLY], [0], 33, {}, "get_maximum_memory_size() is 33, but the last buffer ends at 32"),
+        ([EARLY, Buffer(0, 0, 1)], [0, 64], 32, {}, ""),
+        ([EARLY, Buffer(0, 0, 1)], [0, 64], 64, {}, "the plan takes 64 bytes, more than the 32"),
+        ([EARLY, LATE], [16, 0], 48, {}, ""),
+        ([EARLY], [16], 48, {}, "the plan takes 48 bytes, more than the 32 of all buffers"),
+        ([Buffer(20, 0, 1)], [0], 20, {}, ""),
+        ([EARLY], [-16], 16, {}, "the offset of buffer 0 is negative"),
+        ([EARLY], [8], 40, {}, "the offset of buffer 0 is not a multiple of 16"),
+        ([EARLY], [8], 40, {"alignment": 4}, "the plan takes 40 bytes"),
+        ([EARLY, LATE], [0, 32.0], 48, {}, "the offset of buffer 1 is 32.0, must be an integer"),
+        ([EARLY, LATE], np.int64([0, 32]), 48, {}, ""),
+        ([Buffer(32, 0, 1, 64)], [64], 96, {}, ""),
+        ([Buffer(32, 0, 1, 64)], [32], 64, {}, "buffer 0 is at offset 32, not at its offline offset 64"),
+        ([Buffer(32, 0, 1, 8), Buffer(32, 0, 1, 16)], [8, 16], 48, {}, ""),
+        ([Buffer(32, 0, 1, 8), EARLY], [8, 32], 64, {}, "buffers 0 and 1 share bytes 32..39"),
+        ([EARLY], [0], 32, {"memories": (32,)}, ""),
+        ([EARLY], [0], 32, {"memories": (31,)}, "buffer 0 ends at 32 in memory 0, after its end"),
+        ([EARLY, LATE], [0, 16], 32, {"memories": (31,)}, "buffer 0 ends at 32 in memory 0, after its end"),
+        ([EARLY], [R], 0, {"memories": (16, 32)}, ""),
+        ([EARLY], [R + 16], 0, {"memories": (16, 47)}, "buffer 0 ends at 48 in memory 1, after its end"),
+        ([EARLY], [R], 32, {"memories": (16, 32)}, "but the last buffer ends at 0"),
+        ([EARLY], [2 * R], 0, {"memories": (16, 32)}, "buffer 0 is in memory 2; there are 2"),
+        ([Buffer(0, 0, 1)], [16], 16, {"memories": (0,)}, "the plan takes 16 bytes"),
+        ([EARLY, LATE, EARLY], [R, 0, R + 32], 16, {"memories": (16, 64)}, ""),
+    ],
+)
+def test_a_plan_is_valid_up_to_the_edges_of_every_rule(
+    buffers: list[Buffer], offsets: Any, size: int, more: dict[str, Any], reported: str
+) -> None:
+    def make() -> MemoryPlanner:
+        return Scripted(offsets, size, more.get("preserves", False))
+
+    for offsets_first in (False, True):
+        problem = planner_check._Problem([], buffers, len(buffers), offsets_first=offsets_first)
+        run = planner_check._Run(make, problem, more.get("alignment", 16), more.get("memories", ()))
+        if not reported:
+            run.check()
+            continue
+        with pytest.raises(CheckFailed, match=re.escape(reported)):
+            run.check()
+
+
+@pytest.mark.parametrize(
+    ("memories", "buffers", "may_refuse"),
+    [
+        ((), [EARLY], False),
+        ((), [Buffer(32, 0, 1, 0)], True),
+        ((16, 32), [EARLY], False),
+        ((16, 32), [EARLY, LATE], True),
+        ((16, 32), [EARLY, Buffer(0, 0, 1)], False),
+    ],
+)
+@pytest.mark.parametrize("error", [ArenaError, KeyError])
+def test_a_planner_may_refuse_what_is_larger_than_each_memory_or_has_offsets(
+    memories: tuple[int, ...], buffers: list[Buffer], may_refuse: bool, error: type[Exception]
+) -> None:
+    class Refusing(Plain):
+        def get_maximum_memory_size(self) -> int:
+            raise error("no")
+
+    run = planner_check._Run(Refusing, planner_check._Problem([], buffers, len(buffers)), 16, memories)
+    if may_refuse and error is ArenaError:
+        run.check()
+        return
+    with pytest.raises(CheckFailed, match=f"the planner raised {error.__name__}"):
+        run.check()
+
+
+def test_every_sentence_of_the_checker_reports_a_planted_fault() -> None:
+    """Planners of several memories are in tests/test_several_memories.py."""
+    assert unused_sentences(planner_check, "planner") == []
+
+
+@pytest.mark.parametrize("fault", some(FAULTS, "from 16 on", "steps modulo 32", "Moving"))
+def test_what_is_reported_is_small(fault: str) -> None:
+    Shared.everything = []
+    with pytest.raises(CheckFailed) as found:
+        check_planner(FAULTS[fault])
+    assert len(str(found.value).splitlines()) <= 25
+
+
+def test_an_index_of_no_buffer_is_reported_after_all_other_faults() -> None:
+    class IndexFromTheEnd(GreedyMemoryPlanner):
+        def get_offset_for_buffer(self, buffer_index: int) -> int:
+            return self._placed()[buffer_index]
+
+    with pytest.raises(CheckFailed, match=r"get_offset_for_buffer\(-1\) returned 0"):
+        check_planner(IndexFromTheEnd, max_examples=5)
+    faulty = type("Faulty", (IndexFromTheEnd,), {"place": staticmethod(lambda buffers: [0] * len(buffers))})
+    with pytest.raises(CheckFailed, match="share bytes"):
+        check_planner(faulty, max_examples=5)
 
 
 def test_a_planner_without_the_optional_attributes_is_accepted() -> None:
