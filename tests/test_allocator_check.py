@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from checker_sentences import unused_sentences
 from recorded_reports import CHECKS, require_recorded
 from sampling import examples, some
 
+from tflm.errors import ArenaExhausted
 from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory import simple_memory_allocator as module
 from tflm.testing import CheckFailed, allocator_check, check_allocator
+from tflm.testing.allocator_check import AllocatorCall
 
 
 @pytest.mark.parametrize("allocator", [SimpleMemoryAllocator, RecordingSimpleMemoryAllocator])
@@ -127,3 +130,82 @@ def faulty_allocator(fault: str, monkeypatch: pytest.MonkeyPatch) -> type[Simple
     exec(source.replace(right, wrong), vars(faulty))
     made: type[SimpleMemoryAllocator] = faulty.SimpleMemoryAllocator
     return made
+
+
+NOTHING: Any = lambda self, *arguments, **options: None  # noqa: E731  # does not do what it is asked for
+HEAD, TEMP, TAIL = (
+    AllocatorCall("allocate_resizable_buffer", (32, 16)),
+    AllocatorCall("allocate_temp", (5, 4)),
+    AllocatorCall("allocate_persistent_buffer", (17, 16)),
+)
+RELEASE, RESET = AllocatorCall("deallocate_temp", (0,)), AllocatorCall("reset_temp_allocations")
+
+
+@pytest.mark.parametrize(
+    ("method", "faulty", "calls", "reported"),
+    [
+        ("reserve_non_persistent_overlay_memory", NOTHING, [], "head and temp are 0 and 0, must be 24"),
+        ("deallocate_resizable_buffer", NOTHING, [HEAD], "head and temp are 32 and 32, must be 0"),
+        ("resize_buffer", NOTHING, [], "head and temp are 0 and 0, must be 40"),
+        ("resize_buffer", NOTHING, [TEMP], "resize_buffer must raise ArenaError: only the head can be resized"),
+        ("resize_buffer at 16", NOTHING, [], "resize_buffer must raise ArenaError: only the head can be resized"),
+        ("allocate_resizable_buffer", lambda self, *_: 16, [], "head and temp are 0 and 0, must be 32"),
+        ("reset_temp_allocations", NOTHING, [TEMP, RELEASE], "temp is 5 after a reset, must be head = 0"),
+        ("reset_temp_allocations", NOTHING, [TEMP], "reset_temp_allocations must raise ArenaError: a temp allocation"),
+        ("deallocate_temp", NOTHING, [TEMP], "is_all_temp_deallocated() is False with 0 live temp allocations"),
+        ("deallocate_temp", NOTHING, [], "deallocate_temp must raise ArenaError: nothing is allocated there"),
+        ("allocate_temp", lambda self, *_: 0, [], "bytes 0..4 are not in the new part of temp, 0..-1"),
+        ("allocate_persistent_buffer", lambda self, *_: 176, [], "bytes 176..192 are not in the new part of the tail"),
+        ("allocate_persistent_buffer", lambda self, *_: 177, [], "offset 177 is not a multiple of 16"),
+        ("restore", NOTHING, [AllocatorCall("checkpoint"), TEMP], "restore() did not bring back the state"),
+        ("get_used_bytes", lambda self: 7, [], "get_used_bytes() is 7, must be 0"),
+        ("get_persistent_used_bytes", lambda self: 0, [TAIL], "get_persistent_used_bytes() is 0, must be 24"),
+        ("get_non_persistent_used_bytes", lambda self: 0, [HEAD], "get_non_persistent_used_bytes() is 0, must be 32"),
+        ("get_available_memory", lambda self, alignment: 200, [], "get_available_memory(16) is 200, must be 192"),
+        ("is_all_temp_deallocated", lambda self: True, [TEMP], "is_all_temp_deallocated() is True with 1 live"),
+    ],
+)
+def test_each_answer_of_an_allocator_is_checked(method: str, faulty: Any, calls: list[Any], reported: str) -> None:
+    arguments = {
+        "reserve_non_persistent_overlay_memory": (24, 16),
+        "deallocate_resizable_buffer": (0,),
+        "resize_buffer": (0, 40, 16),
+        "resize_buffer at 16": (16, 40, 16),
+        "allocate_resizable_buffer": (32, 16),
+        "allocate_temp": (5, 4),
+        "deallocate_temp": (0,),
+        "allocate_persistent_buffer": (17, 16),
+    }
+    name = method.split()[0]
+    known = [AllocatorCall(name, arguments.get(method, ()))] if not name.startswith(("get_", "is_")) else []
+    allocator_check._Run(SimpleMemoryAllocator, 200, [*calls, *known]).check()
+    wrong = type("Wrong", (SimpleMemoryAllocator,), {name: faulty})
+    with pytest.raises(CheckFailed, match=re.escape(reported)):
+        allocator_check._Run(wrong, 200, [*calls, *known]).check()
+
+
+@pytest.mark.parametrize(
+    ("figures", "reported"),
+    [
+        ((201, 195, 6), "bytes did not fit"),
+        ((300, 195, 105), ""),
+        ((301, 195, 105), "requested, available, missing = (301, 195, 105), must be 300, 195, 105"),
+        ((300, 194, 105), "must be 300, 195, 105"),
+        ((300, 195, 106), "must be 300, 195, 105"),
+    ],
+)
+def test_an_error_has_the_bytes_that_are_missing(figures: tuple[int, int, int], reported: str) -> None:
+    class Failing(SimpleMemoryAllocator):
+        def allocate_persistent_buffer(self, *arguments: Any, **options: Any) -> int:
+            error = ArenaExhausted("a buffer", requested=figures[0], available=figures[1])
+            error.missing = figures[2]
+            raise error
+
+    size = 100 if reported == "bytes did not fit" else 300
+    calls = [TEMP, AllocatorCall("allocate_persistent_buffer", (size, 1))]
+    run = allocator_check._Run(Failing, 200, calls)
+    if not reported:
+        run.check()
+        return
+    with pytest.raises(CheckFailed, match=re.escape(reported)):
+        run.check()
