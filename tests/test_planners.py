@@ -392,8 +392,10 @@ def test_a_plan_goes_round_in_a_file() -> None:
     assert plan("greedy", again) == offsets
 
 
-def test_columns_may_be_in_any_order() -> None:
-    assert read_csv("size, offset,id,upper,lower\r\n16,-1,x,4,2\r\n") == [BufferRequirements(16, 2, 3, name="x")]
+def test_columns_may_be_in_any_order_and_lines_end_as_on_any_system() -> None:
+    for end in ("\n", "\r\n", "\r"):
+        rows = ["size, offset,id,upper,lower", "16,-1,x,4,2", ""]
+        assert read_csv(end.join(rows)) == [BufferRequirements(16, 2, 3, name="x")]
 
 
 @pytest.mark.parametrize(
