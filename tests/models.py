@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tflm import KernelContext, Node, Registration
@@ -18,6 +20,8 @@ from tflm.schema import (
     TensorType,
     VarHandleOptions,
     quantized,
+    read_model,
+    write_model,
 )
 from tflm.testing.drawing import (
     ACTIVATIONS,
@@ -133,3 +137,20 @@ def negated() -> tuple[bytes, Registration]:
     main.operator("Negated", [x], [y])
     main.output(y)
     return builder.build(), Registration("Negated", invoke=invoke)
+
+
+def renumbered(model: bytes, by: int) -> bytes:
+    """The same graph with its tensors rotated, so that a constant may be tensor 0."""
+    root = read_model(model)
+    (subgraph,) = root.subgraphs or ()
+    tensors = list(subgraph.tensors or ())
+
+    def others(old: Sequence[int] | None) -> tuple[int, ...]:
+        return tuple((tensor + by) % len(tensors) if tensor >= 0 else -1 for tensor in old or ())
+
+    subgraph.tensors = [tensors[(i - by) % len(tensors)] for i in range(len(tensors))]
+    subgraph.inputs, subgraph.outputs = others(subgraph.inputs), others(subgraph.outputs)
+    for operator in subgraph.operators or ():
+        operator.inputs, operator.outputs = others(operator.inputs), others(operator.outputs)
+        operator.intermediates = others(operator.intermediates)
+    return write_model(root)

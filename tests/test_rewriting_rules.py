@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_graphs import Images
 from leftover_graphs import Leftovers, leftover_graph
-from models import FLOAT32, INT8, Arrays
+from models import FLOAT32, INT8, Arrays, renumbered
 from sampling import drawn
 from test_compression import svdf
 from test_folding import CHANNELS, LAST, assert_same_bits, channels_first, layer_and, names_of
@@ -375,22 +375,6 @@ def test_a_constant_becomes_the_bias_if_there_is_none_or_one_of_zeros(bias: floa
     assert (len(names_of(folded)) == 1) == merges
     inputs = [random_inputs(tflm.Model(model), np.random.default_rng(0))]
     assert_same_bits(run(folded, inputs), run(model, inputs))
-
-
-def renumbered(model: bytes, by: int) -> bytes:
-    """The same graph with its tensors rotated, so that a constant may be tensor 0."""
-    root = read_model(model)
-    (subgraph,) = root.subgraphs or ()
-    tensors = list(subgraph.tensors or ())
-
-    def others(old: Sequence[int] | None) -> tuple[int, ...]:
-        return tuple((tensor + by) % len(tensors) if tensor >= 0 else -1 for tensor in old or ())
-
-    subgraph.tensors = [tensors[(i - by) % len(tensors)] for i in range(len(tensors))]
-    subgraph.inputs, subgraph.outputs = others(subgraph.inputs), others(subgraph.outputs)
-    for operator in subgraph.operators or ():
-        operator.inputs, operator.outputs = others(operator.inputs), others(operator.outputs)
-    return write_model(root)
 
 
 def folded_alike(model: bytes, *shifts: int) -> list[str]:
