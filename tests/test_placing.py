@@ -22,7 +22,14 @@ from tflm.errors import ArenaError, ModelError
 from tflm.memory import BufferRequirements, SearchLimits, SearchProgress, Stopped, plan_bytes, search_plan
 from tflm.memory.arena_planner import TfLiteMemoryPlanner, plan_as_tflite, set_order, unstable_sorted
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest, SubgraphLifetimeBuilder
-from tflm.memory.placement_search import height_unit, minimum_height, pairs_alive_together, problem_of
+from tflm.memory.placement_search import (
+    height_unit,
+    minimum_height,
+    new_search,
+    pairs_alive_together,
+    problem_of,
+    with_longer_trail,
+)
 from tflm.memory.plan_search import (
     STRATEGIES,
     Reporter,
@@ -255,6 +262,16 @@ def test_buffers_of_equal_lifetimes_lie_in_any_order_beside_a_fixed_one(place: i
             held = [byte for size, at in zip(sizes, found) for byte in range(at, at + size)]
             assert len(held) == len(set(held))
             assert engine.search(height - 1, strategy, 10**6, large_below) is None
+
+
+def test_a_longer_trail_keeps_what_is_on_it() -> None:
+    search = new_search(problem_of(gapped_problem()))
+    search.trail[:], search.trail_old[:] = np.arange(len(search.trail)), -np.arange(len(search.trail))
+    longer = with_longer_trail(search)
+    for before, after in ((search.trail, longer.trail), (search.trail_old, longer.trail_old)):
+        assert after[: len(before)].tolist() == before.tolist()
+        assert len(after) - longer.room == len(before) - search.room > 0
+    assert longer._replace(room=search.room, trail=search.trail, trail_old=search.trail_old) == search
 
 
 def digest(values: Iterable[int]) -> int:
