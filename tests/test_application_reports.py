@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from tflm.application import rewriting_report as rewriting
 from tflm.application.badge import badge
 from tflm.application.compiled_fit import compiled_verdict, sizes_text
 from tflm.application.compression_report import Decoding, compression_report, firmware_flash_change, limits_missed
+from tflm.application.errors import OptionError
 from tflm.application.evaluation_report import calibration_report, evaluation_report
 from tflm.application.flash_report import flash_report
 from tflm.application.gate import Gated, Size, figures, gate_report, verdict_lines
@@ -23,7 +25,9 @@ from tflm.application.machine import MachineOptions
 from tflm.application.memories import MemoryUse, memories_table
 from tflm.application.quantization_report import FirmwareFlash, quantization_figures, quantization_report
 from tflm.application.rewriting_report import Placed, placed, plan_progress, tile_progress, tile_report
+from tflm.application.running import Output, Step, how_to_give_inputs, output_table, run_figures
 from tflm.application.streaming_report import streaming_figures, streaming_report
+from tflm.cli import output
 from tflm.evaluation import CalibrationReport, Evaluation, TensorRange
 from tflm.evaluation.metrics import Classification, Difference
 from tflm.evaluation.signal import SignalLoss
@@ -34,6 +38,7 @@ from tflm.quantization import QuantizedModel
 from tflm.quantization.quantized_model import Alternative, FloatOperator
 from tflm.quantization.recipe import Recipe
 from tflm.report import Report, Table
+from tflm.schema import TensorType
 
 TINY = tflm.Model.from_file(INT8_MODEL)
 M4 = MachineOptions(target="cortex-m4", kernels="cmsis-nn").machine()
@@ -450,3 +455,114 @@ def test_a_streaming_form_says_what_an_invoke_takes() -> None:
     document = streaming_figures(Path("net"), other, before, after, None)
     assert (document["minimum_arena_bytes_before"], document["minimum_arena_bytes"]) == (900, 300)
     assert (document["target"], document["hop"], document["macs"]) == ("cortex-m4", 2, 1_500)
+
+
+# --- Outputs of a run ------------------------------------------------------------------------------------------------
+
+
+def test_outputs_of_a_run_have_a_row_and_a_record_for_each_step() -> None:
+    integers, floats = np.array([[3, -4]], np.int8), np.float32([[0.5]])
+    steps = [Step([integers + i, floats], [(integers + i) / np.float32(2), None], {}) for i in range(2)]
+    table = output_table(["y", "z"], steps)
+    assert cells(table) == [
+        ["0", "y", "int8", "1 2", "3 -4", "1.5 -2"],
+        ["0", "z", "float32", "1 1", "0.5", ""],
+        ["1", "y", "int8", "1 2", "4 -3", "2 -1.5"],
+        ["1", "z", "float32", "1 1", "0.5", ""],
+    ]
+    assert "real values" not in output_table(["z"], [Step([floats], [None], {})]).columns
+    figures = run_figures(Path("net"), ["y", "z"], steps)
+    assert (figures["model"], figures["steps"]) == (Path("net"), 2)
+    assert figures["outputs"][2:] == [
+        Output(1, 0, "y", "int8", (1, 2), [[4, -3]], [[2.0, -1.5]]),
+        Output(1, 1, "z", "float32", (1, 1), [[0.5]], None),
+    ]
+
+
+def test_inputs_that_a_model_takes_are_described() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    first, second = (
+        main.input("x", (1, 2), TensorType.INT8, tflm.quantized(0.5)),
+        main.input("", (3,), TensorType.FLOAT32),
+    )
+    main.output(first, second)
+    said = how_to_give_inputs(tflm.Model(builder.build()))
+    assert said.startswith(
+        "the model takes x (INT8 of shape [1, 2]) and (no name) (FLOAT32 of shape [3]): use --inputs"
+    )
+
+
+# --- The terminal ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "variables", "has_style"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (True, {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_styles_are_for_terminals_and_for_those_who_ask(
+    is_terminal: bool, variables: dict[str, str], has_style: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TERM", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(output.sys, "stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    assert output.styled("line", "<b>") == (f"<b>line{output.PLAIN}" if has_style else "line")
+    assert (output.styled("line", ""), output.styled("", "<b>")) == ("line", "")
+
+
+def test_json_has_the_types_that_it_knows() -> None:
+    finding = DeviceFinding("ADD", 0, 1, Effect.REFUSED, "It fails.", "Do this.")
+    assert output.plain({"a": Effect.REFUSED, "b": (Path("c"), 1, True, None, "text")}) == {
+        "a": Effect.REFUSED.value,
+        "b": ["c", 1, True, None, "text"],
+    }
+    assert output.plain([float("nan"), float("inf"), -float("inf"), 0.5]) == ["NaN", "Infinity", "-Infinity", 0.5]
+    assert output.plain(np.array([[1, 2]], np.int8)) == [[1, 2]]
+    assert output.plain(np.float32(0.5)) == 0.5
+    assert output.plain(1 - 2j) == [1.0, -2.0]
+    assert output.plain(SIZE) == SIZE._asdict()
+    assert output.plain([finding])[0]["operator"] == "ADD"
+
+
+def test_an_answer_is_json_verdicts_or_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "made").write_bytes(bytes(70))
+    reports = [
+        Report("first", [("a", "1"), ("long", "2")], [], ["note"], "fits: yes"),
+        Report("second", [], [], [], "no"),
+    ]
+    output.answer(True, {"x": "##[error]"}, *reports)
+    assert json.loads(capsys.readouterr().out) == {"x": "##[error]"}
+    output.answer(False, None, *reports, files=[None, tmp_path / "made"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:8] == ["fits: yes", "first", "a     1", "long  2", "", "note", "", "no"]
+    assert lines[8:] == ["second", f"wrote {tmp_path / 'made'}: 70 B"]
+    output.answer(False, None, *reports, is_short=True)
+    assert capsys.readouterr().out.splitlines() == ["fits: yes", "no"]
+    for as_json, verdicts in ((True, ("yes",)), (False, ("yes", ""))):
+        with pytest.raises(OptionError, match="--short needs a board"):
+            output.short(as_json, *verdicts)
+
+
+def test_long_lines_are_wrapped_below_their_value(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "line_width", lambda: 16)
+    output.show(Report("", [("name", "two words and more")], [], ["a note of several words", "averyveryverylongword"]))
+    assert capsys.readouterr().out.splitlines() == [
+        "name  two words",
+        "      and more",
+        "",
+        "a note of",
+        "several words",
+        "averyveryverylongword",
+    ]
