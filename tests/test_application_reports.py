@@ -515,7 +515,7 @@ def test_styles_are_for_terminals_and_for_those_who_ask(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(output.sys, "stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
     assert output.styled("line", "<b>") == (f"<b>line{output.PLAIN}" if has_style else "line")
     assert (output.styled("line", ""), output.styled("", "<b>")) == ("line", "")
 
@@ -541,7 +541,9 @@ def test_an_answer_is_json_verdicts_or_reports(capsys: pytest.CaptureFixture[str
         Report("second", [], [], [], "no"),
     ]
     output.answer(True, {"x": "##[error]"}, *reports)
-    assert json.loads(capsys.readouterr().out) == {"x": "##[error]"}
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"x": "##[error]"}
+    assert "##[" not in printed
     output.answer(False, None, *reports, files=[None, tmp_path / "made"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:8] == ["fits: yes", "first", "a     1", "long  2", "", "note", "", "no"]
@@ -551,6 +553,29 @@ def test_an_answer_is_json_verdicts_or_reports(capsys: pytest.CaptureFixture[str
     for as_json, verdicts in ((True, ("yes",)), (False, ("yes", ""))):
         with pytest.raises(OptionError, match="--short needs a board"):
             output.short(as_json, *verdicts)
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "columns", "width"), [(True, None, 77), (True, "50", 50), (False, "50", 50), (False, None, 160)]
+)
+def test_lines_are_as_wide_as_the_terminal_or_as_columns_says(
+    is_terminal: bool, columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    size = SimpleNamespace(columns=int(columns or 77))
+    monkeypatch.setattr(output, "shutil", SimpleNamespace(get_terminal_size=lambda: size))
+    assert output.line_width() == width
+
+
+def test_nothing_follows_the_last_line_and_folders_have_no_size(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output.show(Report("title", [("a", "1")], [], []))
+    output.wrote(tmp_path)
+    assert capsys.readouterr().out == f"title\na  1\nwrote {tmp_path}\n"
 
 
 def test_long_lines_are_wrapped_below_their_value(
