@@ -19,7 +19,7 @@ from oracle import INSTALLED, Oracle, OracleError
 import tflm
 from tflm.memory import Buffer
 from tflm.runtime.micro_measurement import _npu_bytes
-from tflm.schema import ModelBuilder, TensorType
+from tflm.schema import ModelBuilder, TensorType, read_model, write_model
 from tflm.testing.operators import OPERATORS, custom
 
 
@@ -295,6 +295,21 @@ def test_an_npu_has_the_two_scratch_areas_of_each_subgraph_in_the_arena() -> Non
     planned = [Buffer(1 << tensor, 0, 1, 1 << tensor, tensor=tensor) for tensor in tensors]
     assert _npu_bytes(model, planned) == sum(1 << tensor for tensor in (2, 3, 8, 9))
     assert _npu_bytes(model, [replace(buffer, tensor=None) for buffer in planned]) == 0
+
+
+@pytest.mark.parametrize(("inputs", "seen"), [(1, 5), (4, 8), (6, 8)])
+def test_a_driver_gets_the_first_eight_tensors_after_the_command_stream(inputs: int, seen: int) -> None:
+    addresses: list[int] = []
+    resolver = tflm.MicroMutableOpResolver(1)
+    resolver.add_custom(tflm.ethos_u(lambda _, base_addresses: addresses.append(len(base_addresses))))
+    root = read_model(npu_model())
+    (main,) = root.subgraphs or ()
+    (operator,) = main.operators or ()
+    operator.inputs = (*(operator.inputs or ())[:4], *(operator.inputs or ())[4:] * inputs)
+    interpreter = tflm.MicroInterpreter(tflm.Model(write_model(root)), resolver, bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    assert addresses == [seen]
 
 
 def test_without_a_driver_the_error_says_how_to_give_one() -> None:

@@ -694,10 +694,37 @@ def test_floats_become_integers_up_to_the_ends_of_a_type(oracle: Oracle, dtype: 
         assert_same(oracle, one_operator("QUANTIZE", [Given(x)], output))
 
 
-@pytest.mark.parametrize("operator", ["ROUND", "FLOOR", "CEIL", "RELU", "RELU6", "ABS", "NEG", "SQUARE"])
-def test_floats_at_ties_and_signs(oracle: Oracle, operator: str) -> None:
-    x = np.array([*TIES, 5.9999995, 6.0, 6.0000005, 2.0**23 - 0.5, 2.0**23 + 1, -(2.0**23) + 0.5], np.float32)
-    assert_same(oracle, one_operator(operator, [Given(x)], Given(x)))
+SMALL_CHANGES = *(3.0 + step for step in (-2e-7, 0, 3e-7)), *(6.0 + step for step in (-5e-7, 0, 5e-7))
+CUT_OFF = -9.0
+"""Where functions change, and below it, TFLM computes LOGISTIC in another way."""
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["ROUND", "FLOOR", "CEIL", "RELU", "RELU6", "ABS", "NEG", "SQUARE", "LOGISTIC", "ELU", "HARD_SWISH", "TANH"],
+)
+def test_floats_at_ties_signs_and_where_functions_change(oracle: Oracle, operator: str) -> None:
+    changes = [*SMALL_CHANGES, *(-each for each in SMALL_CHANGES), CUT_OFF - 1e-6, CUT_OFF, CUT_OFF + 1e-6]
+    x = np.array([*TIES, *changes, 2.0**23 - 0.5, 2.0**23 + 1, -(2.0**23) + 0.5], np.float32)
+    case = one_operator(operator, [Given(x)], Given(x))
+    expected = assert_same(oracle, case)
+    for answer in answers(case):
+        np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("begin", range(-5, 5))
+@pytest.mark.parametrize("stride", [-1, 1, 2])
+def test_an_element_alone_is_taken_forwards_from_inside(oracle: Oracle, begin: int, stride: int) -> None:
+    """An index before the first element is that of the first."""
+    x = np.array([3, 5, 7, 9], np.float32)
+    bounds = [Given(np.array([each], np.int32), is_constant=True) for each in (begin, begin + 1, stride)]
+    case = one_operator(
+        "STRIDED_SLICE", [Given(x), *bounds], Given(np.zeros((), np.float32)), StridedSliceOptions(shrink_axis_mask=1)
+    )
+    if stride < 0 or begin == 4:
+        assert_refused(case, "the index of a dimension that shrinks is out of range")
+    else:
+        assert assert_same(oracle, case) == x[max(begin, -4)]
 
 
 @pytest.mark.parametrize("operator", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"])
