@@ -23,7 +23,7 @@ from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.input_files import ClipInput, files_in, fitted, fitted_clip, read_given, read_inputs
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.runner import TRIES, Job, Runner, runner_of
-from tflm.evaluation.samples import Arrays, Sample, Stream
+from tflm.evaluation.samples import Arrays, Sample, Stream, data_set
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema import BuiltinOperator, TensorType, quantized
 
@@ -311,6 +311,46 @@ def test_a_class_is_among_the_best_where_fewer_score_above_it() -> None:
     assert (found.count, found.accuracy, found.k) == (1, 0, 4)
     assert found.recall[1] == 0
     assert np.isnan(found.recall[[0, 2, 3]]).all()
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "area"),
+    [
+        ([[0], [1], [2], [3]], [0, 0, 1, 1], 1.0),
+        ([[0], [1], [2], [3]], [0, 1, 0, 1], 0.75),
+        ([[0], [1], [2], [3]], [1, 1, 1, 1], None),
+        ([[9, 0], [8, 1], [1, 8], [0, 9]], [0, 0, 1, 1], 1.0),
+        ([[9, 0], [1, 8], [8, 1], [0, 9]], [1, 1, 0, 0], 0.25),
+        ([[9, 0, 0], [0, 9, 0], [0, 0, 9]], [0, 1, 2], 1.0),
+        ([[9, 0, 0], [0, 9, 0], [0, 0, 9]], [0, 2, 1], 0.5),
+        ([[9, 0, 0], [0, 9, 0], [0, 0, 9]], [0, 1, 1], None),
+        ([[9, 0], [8, 1]], [0, 0], None),
+    ],
+)
+def test_an_area_is_of_scores_of_all_classes(scores: list[list[int]], labels: list[int], area: float | None) -> None:
+    pytest.importorskip("sklearn", reason="needs scikit-learn, of the extra `metrics`")
+    found = classification(records(np.array(scores, np.int8), labels))
+    assert found is not None
+    assert found.auc == (None if area is None else pytest.approx(area))
+
+
+def test_without_samples_or_labels_there_is_no_accuracy() -> None:
+    assert classification(records(np.zeros((0, 4), np.int8))) is None
+    assert classification(records(np.zeros((2, 4), np.int8))) is None
+    assert classification(records(np.zeros((2, 4), np.int8), [0, 1], [False, False])) is None
+
+
+def test_labels_are_whole_numbers_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("3, 1\n2,0\n")
+    values = np.arange(8, dtype=np.float32).reshape(4, 2)
+    data: Any = data_set(values, tmp_path / "labels.txt")
+    assert data.labels.tolist() == [3, 1, 2, 0]
+    for text, message in (("1 2 3 1.5", "labels are whole numbers"), ("1 2 3", "there are 3 labels for 4 samples")):
+        (tmp_path / "labels.txt").write_text(text)
+        with pytest.raises(DataError, match=message):
+            data_set(values, tmp_path / "labels.txt")
+    pairs: Any = data_set([A, B], [5, 6])
+    assert [(item.tolist(), label) for item, label in pairs.items] == [([1, 2], 5), ([3, 4], 6)]
 
 
 @pytest.mark.parametrize("label", [-1, 4])
