@@ -210,6 +210,24 @@ def test_a_package_without_its_modules_is_a_problem(
     assert (found.status, "--force-reinstall" in found.fix) == (status, not is_there)
 
 
+def test_an_engine_that_is_absent_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "obstacle", lambda: "no numba")
+    (check,) = doctor._engine_checks()
+    assert check == doctor.Check("compiled engine", "absent", "no numba; numpy runs the kernels")
+
+
+@pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
+@pytest.mark.parametrize("variable", ["0", "1"])
+def test_an_engine_has_its_processor_its_cache_and_a_model(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFLM_COMPILED", variable)
+    monkeypatch.setattr(doctor, "_run", lambda name, delegates: doctor.Check(name, "ok", f"{len(delegates)} delegates"))
+    checks = [*doctor._engine_checks()]
+    names = ["compiled engine", "cache of the engine", "model with the engine"]
+    assert [(check.name, check.status) for check in checks] == [(name, "ok") for name in names]
+    assert checks[0].found.endswith("switched off by TFLM_COMPILED=0") is (variable == "0")
+    assert checks[2].found == "1 delegates"
+
+
 def test_a_model_that_fails_or_warns_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(delegates: object) -> list[int]:
         raise OSError("a fault")
