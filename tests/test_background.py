@@ -260,6 +260,28 @@ def test_the_thread_ends_before_what_it_calls(monkeypatch: pytest.MonkeyPatch) -
     assert registered[::-1] == [background._finish, machine_code.close, compiler_process.close]
 
 
+@pytest.mark.parametrize("has_replied", [False, True])
+def test_a_process_waits_longer_for_the_first_kernel_than_for_others(
+    monkeypatch: pytest.MonkeyPatch, has_replied: bool
+) -> None:
+    """Until then, no other kernel is begun. Ctrl-C ends the wait, and without a thread there is none."""
+    waited: list[float] = []
+
+    def join(seconds: float) -> None:
+        waited.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiler_process, "has_replied", lambda: has_replied)
+    monkeypatch.setattr("tflm.compiler.background.time.monotonic", lambda: 1000.0)
+    for thread in (types.SimpleNamespace(join=join), None):
+        monkeypatch.setattr(background, "_thread", thread)
+        monkeypatch.setattr(background, "_end", 0.0)
+        background._finish()
+        assert background._end == 1000 + background.SECONDS_TO_GO_ON
+    assert waited == [background.SECONDS_TO_FINISH if has_replied else background.SECONDS_TO_FINISH_FIRST]
+    assert background.SECONDS_TO_FINISH < background.SECONDS_TO_FINISH_FIRST
+
+
 def test_an_interpreter_becomes_what_it_would_have_been(gate: Gate) -> None:
     interpreter = interpreter_of(INT8_MODEL.read_bytes(), in_background=True)
     assert gate.begun.wait(50)

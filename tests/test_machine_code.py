@@ -454,6 +454,21 @@ def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(
     assert done.stdout == "done\n", done.stderr
 
 
+@pytest.mark.parametrize("how", ["end", "abandon"])
+@pytest.mark.parametrize("has_ended", [None, False, True])
+def test_a_process_is_left_once_and_only_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, how: str, has_ended: bool | None
+) -> None:
+    """None: there is no process."""
+    calls: list[str] = []
+    running = SimpleNamespace(has_ended=has_ended, **{how: lambda: calls.append(how)})
+    monkeypatch.setattr(compiler_process, "_compiler", None if has_ended is None else running)
+    for _ in range(2):
+        getattr(compiler_process, f"_{how}")()
+        assert compiler_process._compiler is None
+    assert calls == ([how] if has_ended is False else [])
+
+
 def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
     folder = cached_files.cache_folder()
     assert folder is not None
