@@ -4,7 +4,7 @@ loses."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
     ModelBuilder,
+    StridedSliceOptions,
     TensorType,
     VarHandleOptions,
     quantized,
@@ -284,6 +285,124 @@ def test_the_checker_finds_what_a_fault_loses(data: bytes, cautious: bool, choos
     faulty = choose.draw(st.sampled_from(FAULTS))(plan(model, kernels), choose)
     if count(not Emulation(model, faulty).is_right()):
         assert list(values_lost_in_calls(model, faulty, kernels))
+
+
+def copies() -> tuple[tflm.Model, dict[int, int]]:
+    """Rows that are padded, left out, turned around and joined, before and after a convolution."""
+    images = Images(ModelBuilder().subgraph(), (1, 12, 6, 2))
+    main, scale = images.main, quantized(0.05, -3)
+    kept = images.cropped(images.pad(images.last, (2, 1), (0, 1)), 1, 12)
+    both = images.beside(images.convolution(kept, 2), kept)
+    turned = main.tensor("turned", (1, 6, 7, 4), INT8, scale)
+    places = [main.constant("place", np.array(of, np.int32)) for of in ((0, 11, 0, 0), (1, -13, 7, 4), (1, -2, 1, 1))]
+    main.operator(BuiltinOperator.STRIDED_SLICE, [both, *places], [turned], StridedSliceOptions())
+    images.shapes[turned] = (1, 6, 7, 4)
+    main.output(images.convolution(turned, 3, (1, 1)))
+    return tflm.Model(main.builder.build()), {}
+
+
+def rows_at_a_time() -> tuple[tflm.Model, dict[int, int]]:
+    """Convolutions of an image that grows and shrinks."""
+    images = Images(ModelBuilder().subgraph(), (1, 14, 14, 1))
+    images.convolution(images.last, 8, (1, 1))
+    images.convolution(images.last, 4, (3, 2), (2, 1))
+    images.main.output(images.convolution(images.last, 1, (2, 2)))
+    return tflm.Model(images.main.builder.build()), {}
+
+
+def delayed() -> tuple[tflm.Model, dict[int, int]]:
+    """The sum of an image and of the image before."""
+    images = Images(ModelBuilder().subgraph(), (1, 4, 4, 2))
+    before = images.main.tensor("before", (1, 4, 4, 2), INT8, quantized(0.05, -3), is_variable=True)
+    kept = images.element_wise(images.last)
+    images.shapes[before] = images.shapes[kept]
+    images.main.output(images.add(kept, before))
+    return tflm.Model(images.main.builder.build()), {before: kept}
+
+
+def with_call(planned: Plan, place: int, **changes: Any) -> Plan:
+    calls = list(planned.calls)
+    calls[place] = calls[place]._replace(**changes)
+    return planned._replace(calls=tuple(calls))
+
+
+def with_buffer(planned: Plan, number: int, offset: int) -> Plan:
+    buffers = list(planned.buffers)
+    buffers[number] = buffers[number]._replace(offset=offset)
+    return planned._replace(buffers=tuple(buffers))
+
+
+def computing(model: tflm.Model, planned: Plan) -> Iterator[tuple[int, Call]]:
+    """The calls of operators that do more than copy, whose scratch is used, with their places."""
+    operators = model.subgraphs[0].operators or []
+    for place, call in enumerate(planned.calls):
+        if isinstance(call, Call) and REGISTRATIONS[model.operator_name(operators[call.operator])].moves is None:
+            yield place, call
+
+
+def regions_changed(model: tflm.Model, planned: Plan) -> Iterator[tuple[Plan, str]]:
+    """Plans with a call that lacks rows of an input, an input, a scratch buffer, or the place of its output."""
+    for place, call in enumerate(planned.calls):
+        if not isinstance(call, Call):
+            continue
+        for i, region in enumerate(call.inputs):
+            if region is None:
+                continue
+            others: dict[str, BufferRegion | None] = {"has no region": None}
+            if region.rows > 1:
+                others["has no rows"] = region._replace(rows=region.rows - 1)
+            for problem, other in others.items():
+                yield with_call(planned, place, inputs=(*call.inputs[:i], other, *call.inputs[i + 1 :])), problem
+        for i, region in enumerate(call.outputs):
+            if region is not None and call.rows is not None:
+                moved = region._replace(first_row=region.first_row + 1)
+                yield (
+                    with_call(planned, place, outputs=(*call.outputs[:i], moved, *call.outputs[i + 1 :])),
+                    "writes rows",
+                )
+    for place, call in computing(model, planned):
+        if call.scratch:
+            yield with_call(planned, place, scratch=call.scratch[1:]), "bytes of scratch, but needs"
+
+
+def buffers_moved(model: tflm.Model, planned: Plan, is_cautious: bool) -> Iterator[tuple[Plan, str]]:
+    """Plans with a buffer outside of its memory, or what lasts between invokes over something else."""
+    for number, buffer in enumerate(planned.buffers):
+        for offset in (-1, planned.memories[buffer.memory] - buffer.size + 1):
+            yield with_buffer(planned, number, offset), "exceeds its memory"
+        if buffer.name == "history":
+            for other in planned.buffers:
+                if other is not buffer:
+                    yield with_buffer(planned, number, other.offset), "history is overwritten"
+    for _, call in computing(model, planned):
+        read, written = (next(filter(None, regions)) for regions in (call.inputs, call.outputs))
+        if read.buffer != written.buffer and is_cautious:
+            yield with_buffer(planned, written.buffer, planned.buffers[read.buffer].offset), "writes its output over"
+        for scratch in call.scratch:
+            for region, problem in ((read, "writes scratch over"), (written, "writes two outputs or scratch")):
+                yield with_buffer(planned, scratch.buffer, planned.buffers[region.buffer].offset), problem
+
+
+@pytest.mark.parametrize("cautious", [False, True])
+@pytest.mark.parametrize("made", [copies, rows_at_a_time, delayed])
+def test_the_checker_needs_every_part_of_a_plan(
+    made: Callable[[], tuple[tflm.Model, dict[int, int]]], cautious: bool
+) -> None:
+    model, states = made()
+    kernels = kernels_of(model, cautious)
+    planned = plan(model, kernels, requirements=RamRequirements({"history": 20}, states=states))
+
+    assert (planned.stages != ()) == (made is not delayed)
+
+    def problems(faulty: Plan) -> Iterator[str]:
+        return values_lost_in_calls(model, faulty, kernels, states)
+
+    assert list(problems(planned)) == []
+    for place in range(len(planned.calls)):
+        assert any(problems(planned._replace(calls=planned.calls[:place] + planned.calls[place + 1 :])))
+    faults = (*regions_changed(model, planned), *buffers_moved(model, planned, cautious))
+    for faulty, expected in faults:
+        assert any(expected in problem for problem in problems(faulty)), expected
 
 
 @pytest.mark.parametrize("taps", [(1, 3), (2, 1), (4, 3)])
