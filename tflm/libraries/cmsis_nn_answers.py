@@ -77,11 +77,7 @@ def svdf_of_int8_state(registration: Registration) -> Registration:
             to_state = replace(op.to_state, stage=OutputStage.whole(0, np.int16))
             node.op_data = replace(op, to_state=to_state, state_zero_point=0)
 
-    def bind(context: KernelContext, node: Node) -> Run:
-        assert registration.bind is not None
-        return registration.bind(context, node)
-
-    return replace(registration, prepare=prepare, bind=bind)
+    return replace(registration, prepare=prepare)
 
 
 def _has_int8_state(node: Node) -> bool:
