@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from decoding_operators import decoding_model, random_line
 from test_cli import figures
@@ -29,6 +30,35 @@ TARGETS = {"none": "cortex-m0plus", "dsp": "cortex-m4", "mve": "cortex-m55"}
 def encoded_of(model: tflm.Model) -> tuple[Encoded, ...]:
     subgraph = model.subgraphs[0]
     return encoded_tensors(model, subgraph, (subgraph.operators or [])[0])
+
+
+@pytest.mark.parametrize(
+    ("variable", "more", "said"),
+    [
+        ("", [], ""),
+        ("codes", [], "needs constant codes and metadata"),
+        ("head", [], "needs constant codes and metadata"),
+        ("", ["head"], "needs two inputs for each output"),
+    ],
+)
+def test_codes_that_are_not_of_the_model_are_refused(variable: str, more: list[str], said: str) -> None:
+    main = tflm.ModelBuilder().subgraph()
+    head = np.array([0, 1, 0, 0, 1, 1, 2, *[0] * 9, 5, 7], np.uint8)  # a table of two values, indices of one bit
+    values = {"codes": np.array([0x40], np.uint8), "head": head}
+    inputs = {
+        name: main.input(name, each.shape, TensorType.UINT8) if name == variable else main.constant(name, each)
+        for name, each in values.items()
+    }
+    y = main.tensor("y", (1, 2), TensorType.INT8, tflm.quantized(0.5))
+    main.operator("TFLM_DECODE", [*inputs.values(), *(inputs[name] for name in more)], [y])
+    main.output(y)
+    model = tflm.Model(main.builder.build())
+    if said:
+        with pytest.raises(tflm.OperatorError, match=said):
+            encoded_of(model)
+    else:
+        (encoded,) = encoded_of(model)
+        assert encoded.size == 2
 
 
 def walked(encoded: Encoded) -> Counter[str]:

@@ -15,7 +15,7 @@ from test_cli import run
 import tflm
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import Span, sdk_names, sdks_for
-from tflm.firmware.board_fit import Answer, BoardFit, Placement, board_fit
+from tflm.firmware.board_fit import Answer, BoardFit, FirmwareRam, Placement, board_fit
 from tflm.firmware.device_check import DeviceFinding
 from tflm.firmware.flash import flash_range
 from tflm.firmware.verdict import verdict_of, within_budget
@@ -159,6 +159,21 @@ def test_a_size_that_was_measured_is_one_number_and_others_are_ranges() -> None:
     own = flash_range([*names, "MY_OWN"], m4, library_for("cmsis-nn", m4))
     assert own.unmeasured == ("MY_OWN",)
     assert own.code.low == exact.code.low < own.code.high
+
+
+@pytest.mark.parametrize("unsure", [0, 40, 100, 101, 130, 200])
+@pytest.mark.parametrize("reserve", [0, 7])
+def test_what_was_not_measured_may_be_less_static_data_first_and_then_stack(unsure: int, reserve: int) -> None:
+    fit = board_fit(MODEL, by_name("pico"))
+    given = verdict_of(replace(fit, firmware_ram=FirmwareRam(100, 30, reserve, unsure)))
+    parts = {part.part: (part.ram_bytes.low, part.ram_bytes.high) for part in given.parts}
+    assert parts["TFLM and kernels"] == (max(100 - unsure, 0), 100)
+    assert parts["stack"] == (min(max(130 - unsure, 0), 30), 30)
+    assert parts["arena"] == (fit.measured.minimum_arena_bytes,) * 2
+    assert parts.get("reserved") == ((7, 7) if reserve else None)
+    assert parts["model"] == (0, 0)
+    (flash,) = (part.flash_bytes for part in given.parts if part.part == "model")
+    assert (flash.low, flash.high) == (len(MODEL.data), len(MODEL.data))
 
 
 def test_a_budget_counts_as_well_as_the_board() -> None:

@@ -165,7 +165,7 @@ def _parts(fit: BoardFit) -> Iterator[FirmwarePart]:
             )
         if share.code_in_ram:
             yield FirmwarePart("code and constants, copied to RAM", fit.program_code, NOTHING)
-    if ram is not None and ram.reserve_bytes:
+    if ram.reserve_bytes:
         yield FirmwarePart("reserved", _exactly(ram.reserve_bytes), NOTHING)
 
 
