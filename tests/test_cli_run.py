@@ -19,7 +19,7 @@ from tflm.application.comparison import Probe, compare_models, difference, first
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from, share_from, title_of, with_shapes
 from tflm.application.running import Step, _abbreviated, _random_values, answers, input_names, set_inputs, write_outputs
-from tflm.application.stream_run import Frontend, _filling, curves, stream_report
+from tflm.application.stream_run import Frontend, _filling, curves, read_frames, stream_report, streaming_form
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import BuiltinOperator, Padding, TensorType
 
@@ -385,6 +385,26 @@ def test_outputs_over_time_are_those_of_the_streaming_form(tmp_path: Path, hop: 
         assert found == answered(streaming, "--stream", "--inputs", tmp_path / "frames.npy")
     lines = run("run", model, "--stream", "--hop", hop, "--inputs", tmp_path / "frames.npy").stdout.splitlines()
     assert [line.split()[0] for line in lines[-len(found) :]] == [str(step * hop + hop) for step in range(len(found))]
+
+
+@pytest.mark.parametrize("hop", [None, 1, 2])
+def test_an_invoke_of_a_stream_takes_so_many_frames_one_after_another(tmp_path: Path, hop: int | None) -> None:
+    model = tflm.Model.from_file(frames_model(tmp_path / "model.tflite"))
+    streamed = streaming_form(model, hop)
+    assert streamed is not None
+    assert streamed.hop == (hop or 1)
+    frames = np.arange(14, dtype=np.int8).reshape(7, 2)
+    np.save(tmp_path / "frames.npy", frames)
+    found = read_frames([str(tmp_path / "frames.npy")], streamed.model, streamed, False, None)
+    taken = [frames[i : i + streamed.hop].tolist() for i in range(0, 8 - streamed.hop, streamed.hop)]
+    assert [values.tolist() for (values,) in found] == [[[[pair] for pair in each]] for each in taken]
+    assert streaming_form(streamed.model, None) is None
+    with pytest.raises(OptionError, match="--hop needs a model over a window"):
+        streaming_form(streamed.model, 1)
+    if streamed.hop > 1:
+        np.save(tmp_path / "frames.npy", frames[:1])
+        with pytest.raises(RequestError, match="an invoke takes 2 frames; found 1"):
+            read_frames([str(tmp_path / "frames.npy")], streamed.model, streamed, False, None)
 
 
 def features_model(path: Path) -> Path:
