@@ -5,6 +5,7 @@ A handful of models is built by default; all of them, with every compiler that i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import inspect
@@ -31,9 +32,11 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.c.binding import bind_model, offset_in_buffer, root_of
+from tflm.c.compile import _require_small_tensors
 from tflm.c.emitter import kernels_of
 from tflm.c.header import comment_text
 from tflm.c.instructions import COUNTED_BUILDS
+from tflm.c.planner import CompileOptions
 from tflm.c.row_binding import bind_small
 from tflm.c.sizes import BUILDS
 from tflm.cli.app import app
@@ -594,8 +597,14 @@ def test_tensors_that_no_microcontroller_has_room_for_are_refused() -> None:
     y = main.tensor("y", (1, (1 << 24) + 1), TensorType.INT8)
     main.operator(BuiltinOperator.ABS, [x], [y])
     main.output(y)
+    model, needed = tflm.Model(builder.build()), (1 << 24) + 1
     with pytest.raises(tflm.CompileError, match=r"tensor x takes 16,777,217 bytes; .*--ram SIZE"):
-        tflm.compile_model(tflm.Model(builder.build()))
+        tflm.compile_model(model)
+    for missing in (0, 1):
+        named = CompileOptions(ram=needed - missing), CompileOptions(memories={"a": 1, "b": needed - 1 - missing})
+        for options in named:
+            with pytest.raises(tflm.CompileError, match="tensor x") if missing else contextlib.nullcontext():
+                _require_small_tensors(model, options)
 
 
 def test_names_that_c_does_not_have_are_refused() -> None:
