@@ -398,6 +398,12 @@ def test_an_invoke_of_a_stream_takes_so_many_frames_one_after_another(tmp_path: 
     found = read_frames([str(tmp_path / "frames.npy")], streamed.model, streamed, False, None)
     taken = [frames[i : i + streamed.hop].tolist() for i in range(0, 8 - streamed.hop, streamed.hop)]
     assert [values.tolist() for (values,) in found] == [[[[pair] for pair in each]] for each in taken]
+    np.save(tmp_path / "frames.npy", frames[: streamed.hop])
+    assert len(read_frames([str(tmp_path / "frames.npy")], streamed.model, streamed, False, None)) == 1
+    whole = frames[: 2 * streamed.hop].reshape(2, 1, streamed.hop, 1, 2)
+    np.save(tmp_path / "frames.npy", whole)
+    steps = read_frames([str(tmp_path / "frames.npy")], streamed.model, None, False, None)
+    assert [values.tolist() for (values,) in steps] == whole.tolist()
     assert streaming_form(streamed.model, None) is None
     with pytest.raises(OptionError, match="--hop needs a model over a window"):
         streaming_form(streamed.model, 1)
