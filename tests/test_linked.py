@@ -148,3 +148,36 @@ def test_pieces_of_a_map_belong_to_their_symbols_or_else_to_their_files(
     )
     assert found.flash_bytes == 80
     assert found.ram_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("section", "address", "load", "in_flash", "in_ram"),
+    [
+        (".text", 0x08000000, None, True, False),
+        (".data", 0x20000000, 0x08001000, True, True),
+        (".data", 0x2001FFF0, None, False, True),
+        (".bss", 0x20000000, None, False, True),
+        (".bss", 0x20000000, 0x08001000, False, True),
+        (".dram0.noinit", 0x20000000, 0x08001000, False, True),
+        (".external", 0x20020000, None, True, False),
+        (".external", 0x1FFFFFF0, 0x08001000, True, False),
+        (".heap", 0x20000000, None, False, False),
+        (".debug_info", 0, None, False, False),
+    ],
+)
+def test_a_section_of_a_map_takes_the_memory_of_its_address_and_flash_if_it_is_loaded(
+    section: str, address: int, load: int | None, in_flash: bool, in_ram: bool, tmp_path: Path
+) -> None:
+    text = (
+        "Memory Configuration\n\nName Origin Length Attributes\n"
+        "FLASH            0x08000000         0x00100000         xr\n"
+        "RAM              0x20000000         0x00020000         xrw\n"
+        "*default*        0x00000000         0xffffffff\n"
+        "\nLinker script and memory map\n\n.text           0x08000000        0x8\n"
+        f"{section} {address:#x} 0x10{'' if load is None else f' load address {load:#x}'}\n"
+        f" .part.tensor_arena {address:#x} 0xc main.o\n"
+    )
+    (tmp_path / "m.map").write_text(text)
+    found = read_linked(tmp_path / "m.map")
+    assert (found.flash[ARENA], found.flash[REST]) == ((12, 12) if in_flash else (0, 8))
+    assert (found.ram[ARENA], found.ram[REST]) == ((12, 4) if in_ram else (0, 0))
