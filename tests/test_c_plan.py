@@ -348,10 +348,11 @@ def regions_changed(model: tflm.Model, planned: Plan) -> Iterator[tuple[Plan, st
         for i, region in enumerate(call.inputs):
             if region is None:
                 continue
-            others: dict[str, BufferRegion | None] = {"has no region": None}
+            others: list[tuple[str, BufferRegion | None]] = [("has no region", None)]
             if region.rows > 1:
-                others["has no rows"] = region._replace(rows=region.rows - 1)
-            for problem, other in others.items():
+                fewer = region._replace(rows=region.rows - 1)
+                others += [("has no rows", each) for each in (fewer, fewer._replace(first_row=region.first_row + 1))]
+            for problem, other in others:
                 yield with_call(planned, place, inputs=(*call.inputs[:i], other, *call.inputs[i + 1 :])), problem
         for i, region in enumerate(call.outputs):
             if region is not None and call.rows is not None:
