@@ -18,7 +18,7 @@
 # make quantizer  float models quantized with the newest litert-quantizer, which it installs, with 313 MB
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
-# make graphs     10,000 random graphs through TFLM, numpy, the engine, rewriting, planning and as C: two hours
+# make graphs     10,000 random graphs through TFLM, numpy, the engine, rewriting, planning and as C: a quarter of an hour
 # make device     10,000 sessions with a device over a link that loses, changes and delays bytes (ten minutes)
 # make devices    firmware that serves, with TFLM's sources in $(TFLM_TREE) and as C: ten models, five machines of QEMU and this one
 # make tree       TFLM's sources with their downloads in $(TFLM_TREE), from the git directories REPOSITORIES
