@@ -28,6 +28,7 @@ from tflm.schema.builder import ModelBuilder
 from tflm.schema.enums import ELEMENT_TYPES, ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, QuantizationParameters
+from tflm.schema.verifier import LARGEST_SCALE, SMALLEST_SCALE
 
 INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
 
@@ -200,9 +201,6 @@ CHANNELS_OF_WEIGHTS = {
 
 WEIGHTS, BIAS = 1, 2
 
-SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-"""Between these, a power of two changes no bit of a scale but those of its exponent."""
-
 Array = npt.NDArray[Any]
 
 
@@ -346,6 +344,7 @@ def _with_scales(graph: Graph, tensor: int, factor: float) -> int | None:
     ):
         return None
     scales = tuple(scale * factor for scale in quantization.scale)
+    # Between these, a power of two changes no bit of a scale but those of its exponent.
     if not all(SMALLEST_SCALE <= scale <= LARGEST_SCALE for scale in (*quantization.scale, *scales)):
         return None
     return graph.add_constant(table.name or "", graph.constant(tensor), dataclasses.replace(quantization, scale=scales))
