@@ -15,7 +15,7 @@ from tflm.application.export import Firmware, console_header, serve_headers, ser
 from tflm.application.projects.build import NOT_BUILT, Build, is_esp, project_names
 from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
-from tflm.application.projects.platformio import esp_platformio_values, platformio_board
+from tflm.application.projects.platformio import MONITOR, esp_platformio_values, platformio_board
 from tflm.application.projects.templates import FileTemplate, console, rendered, wire
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
@@ -403,7 +403,7 @@ def _zephyr_values(build: Build) -> dict[str, str]:
 def _platformio_values(build: Build) -> dict[str, str]:
     values = {
         **platformio_board(build),
-        "settings": "monitor_speed = 115200",
+        "settings": MONITOR,
         "main_file": "src/main.c" if is_esp(build) else "src/main.cpp",
     }
     return {**values, **esp_platformio_values(build)} if is_esp(build) else values

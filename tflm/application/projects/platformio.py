@@ -10,6 +10,9 @@ from tflm.application.projects.build import Build, is_esp
 from tflm.application.projects.esp_idf import esp_values
 from tflm.application.projects.parts import pinned
 
+MONITOR = "monitor_speed = 115200"
+"""The setting of the serial monitor, which all projects have."""
+
 TFLM_TREE = Template("""
 TFLM's sources go to `lib/tflm`, by TFLM's own script. In this folder:
 
@@ -57,7 +60,7 @@ def esp_platformio_values(build: Build) -> dict[str, str]:
     """Values of ESP-IDF, and its settings in PlatformIO; errors as of `esp_values`."""
     values = esp_values(build)
     partitions = "\nboard_build.partitions = partitions.csv" if values["partitions"] else ""
-    return {**values, "settings": f"monitor_speed = 115200{partitions}"}
+    return {**values, "settings": f"{MONITOR}{partitions}"}
 
 
 def platformio_values(build: Build) -> dict[str, str]:
@@ -67,7 +70,7 @@ def platformio_values(build: Build) -> dict[str, str]:
         return {**values, **esp_platformio_values(build)}
     if build.kernels == "arduino":
         library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git#2.0.0"
-        return {**values, "settings": f"monitor_speed = 115200\nlib_deps = {library}"}
+        return {**values, "settings": f"{MONITOR}\nlib_deps = {library}"}
     speed = "SIZE" if build.kernels.endswith(":size") else "SPEED"
     defined = ["-DTF_LITE_STATIC_MEMORY", "-DNDEBUG"]
     if build.kernels != "reference":
@@ -75,8 +78,7 @@ def platformio_values(build: Build) -> dict[str, str]:
     flags = "\n  ".join([*defined, *TREE_INCLUDES])
     return {
         **values,
-        "settings": f"monitor_speed = 115200\nbuild_unflags = -std=gnu++11 -std=gnu++14\n"
-        f"build_flags =\n  -std=gnu++17\n  {flags}",
+        "settings": f"{MONITOR}\nbuild_unflags = -std=gnu++11 -std=gnu++14\nbuild_flags =\n  -std=gnu++17\n  {flags}",
         "before_build": TFLM_TREE.substitute(options=_make_options(build), commit=build.machine.kernels.release.commit),
         "library": json.dumps({"name": "tflm", "version": "0.0.0", "build": {"srcDir": "."}}, indent=2),
     }
