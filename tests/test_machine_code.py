@@ -459,7 +459,7 @@ def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(
 def test_a_process_is_left_once_and_only_while_it_runs(
     monkeypatch: pytest.MonkeyPatch, how: str, has_ended: bool | None
 ) -> None:
-    """None: there is no process."""
+    """There is no process if `has_ended` is None."""
     calls: list[str] = []
     running = SimpleNamespace(has_ended=has_ended, **{how: lambda: calls.append(how)})
     monkeypatch.setattr(compiler_process, "_compiler", None if has_ended is None else running)

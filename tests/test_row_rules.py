@@ -357,7 +357,7 @@ BANDS: dict[str, tuple[BuiltinOperator, list[Any], Any, Any, Needed | None]] = {
     "transposed images": (BuiltinOperator.REVERSE_V2, [IMAGE, np.array([2], np.int32)], IMAGE, None, None),
 }
 """An operator, its inputs (the shape of an image or a constant), the shape of its output, its options, and the rows of
-inputs that rows 1 and 2 of the output need; None if there is no rule."""
+inputs that rows 1 and 2 of the output need, or None if no rule applies."""
 
 
 @pytest.mark.parametrize("case", BANDS)
